@@ -28,6 +28,8 @@ PRODUCTS_PER_S = (2e9, 5e9, 20e9)
 # What a call of a module takes besides, with the small operations that go with it: at least, likely, at most.
 # 20 to 100 microseconds in the same scripts. Other work on the machine makes turns longer, but not this.
 CALL_S = (20e-6, 50e-6, 100e-6)
+# A loop around these is over batches, whichever function trains on them.
+OF_BATCHES = (Phase.DATA_WAIT, Phase.BACKWARD, Phase.GRAD_SYNC, Phase.OPTIMIZER)
 TURNS_OF_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 
 
@@ -88,9 +90,15 @@ def item_loop_facts(
     waited = attributed_shares(device)[Bottleneck.HOST] if isinstance(device, DeviceFacts) else None
     if waited is None and not all(event.host for event in events):
         return None  # what its host does may be hidden behind what the device does
+    training = {
+        (frame.file, frame.line)
+        for cost in costs.costs
+        if cost.phase in OF_BATCHES
+        for frame in (*cost.callers, *cost.path)
+    }
     found: dict[tuple[str, int], tuple[ItemTurns, list[ModuleTurnsEvent]]] = {}
     for event in events:
-        turns = _outermost(event, sources)
+        turns = _outermost(event, sources, training)
         if turns is not None:
             found.setdefault((turns.file, turns.node.lineno), (turns, []))[1].append(event)
     loops = [
@@ -103,12 +111,13 @@ def item_loop_facts(
     return ItemLoopFacts(tuple(sorted(loops, key=lambda loop: -loop.share)), waited)
 
 
-def _outermost(event: ModuleTurnsEvent, sources: Sources) -> ItemTurns | None:
+def _outermost(event: ModuleTurnsEvent, sources: Sources, training: set[tuple[str, int]]) -> ItemTurns | None:
     """The outermost such loop on the way to a module."""
     places = _places(event)
     for index, at in reversed(list(enumerate(places))):
         for turns in ItemTurns.around(sources, at.file, at.line):
-            if not any(_keeps(sources, inner) for inner in places[:index]):
+            trains = any(turns.covers(*line) or turns.begins(*line) for line in training)
+            if not trains and not any(_keeps(sources, inner) for inner in places[:index]):
                 return turns
     return None
 

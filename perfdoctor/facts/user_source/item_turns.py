@@ -61,6 +61,10 @@ class ItemTurns:
         first = self.node.lineno + 1 if self.is_loop else self.node.lineno
         return file == self.file and first <= line <= (self.node.end_lineno or 0)
 
+    def begins(self, file: str, line: int) -> bool:
+        """Whether it is the line that takes the next item."""
+        return (file, line) == (self.file, self.node.lineno)
+
     def holds(self, frame: Frame) -> bool:
         """The same of a frame."""
         return self.covers(frame.file, frame.line)

@@ -33,10 +33,10 @@ class Net:
 FILE = "/home/me/train.py"
 
 
-def below(*numbers, seconds=0.2):
+def below(*numbers, seconds=0.2, phase=Phase.FORWARD):
     """The time of stacks that pass these lines, the outermost first."""
     path = tuple(Frame("forward", FILE, number, Owner.USER) for number in numbers)
-    return StackCost(Phase.FORWARD, path, (), 20, seconds)
+    return StackCost(phase, path, (), 20, seconds)
 
 
 def called(*numbers, turns=64, products=0, host=True, look=2):
@@ -86,6 +86,19 @@ def test_a_comprehension_counts_as_well():
 )
 def test_other_calls_are_left_out(event):
     assert loops([below(10), below(12, 3), below(3)], event) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "phase"),
+    [
+        pytest.param(9, Phase.DATA_WAIT, id="of-a-loader"),
+        pytest.param(13, Phase.BACKWARD, id="in-a-function-that-trains"),
+        pytest.param(13, Phase.OPTIMIZER, id="in-a-function-that-updates"),
+    ],
+)
+def test_a_loop_over_batches_is_left_out(number, phase):
+    assert loops([below(10), below(number, phase=phase)], called(10)) is None
+    assert loops([below(10), below(16, phase=phase)], called(10)) is not None
 
 
 def test_a_loop_without_any_time_is_left_out():
