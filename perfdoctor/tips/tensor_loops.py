@@ -21,7 +21,7 @@ implementation (`nn.LSTM`, a scan) helps.
 
 from __future__ import annotations
 
-from perfdoctor.facts.host.tensor_loops import TensorLoopFacts, shares
+from perfdoctor.facts.host.tensor_loops import LEFT, TensorLoopFacts, shares
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import StepFacts
@@ -29,9 +29,6 @@ from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.08  # share of the step
 SEEN = 5  # samples in those lines: fewer may be chance
-# What is left: one call that does the work of a loop takes a tenth to a hundredth of it, if it does not have
-# to keep more in memory than fits into caches.
-KEPT = (0.5, 0.1, 0.01)
 LEAST_SAID = 0.01  # of the step in backward
 SHOWN = 3  # lines named
 
@@ -50,9 +47,9 @@ def tensor_loops(step: StepFacts, nests: TensorLoopFacts) -> Advice | None:
     most = 1.0 if nests.waited is None else nests.waited
     low, likely, high = (
         min(most, min(1.0, share + behind_it) * (1 - kept))
-        for kept, behind_it in zip(KEPT, (behind.low, behind.likely, behind.high), strict=True)
+        for kept, behind_it in zip(LEFT, (behind.low, behind.likely, behind.high), strict=True)
     )
-    if likely < NOTICEABLE * (1 - KEPT[1]):
+    if likely < NOTICEABLE * (1 - LEFT[1]):
         return None
     top = nests.lines[0]
     text = f": `{top.at.text}`" if top.at.text else ""

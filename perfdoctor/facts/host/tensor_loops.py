@@ -10,9 +10,11 @@ from statistics import median
 
 from perfdoctor.facts.device.charged import attributed_shares
 from perfdoctor.facts.device.device import DeviceFacts
+from perfdoctor.facts.host.item_loops import ItemLoopFacts
 from perfdoctor.facts.host.stack_costs import StackCost, StackCosts
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame
+from perfdoctor.facts.user_source.gathering import gathers_in
 from perfdoctor.facts.user_source.loop_statements import LoopStatement, unit_of
 from perfdoctor.facts.user_source.parse import COMPREHENSIONS, LOOPS, Sources, header, statements
 from perfdoctor.model.change import NOTHING, Estimate
@@ -28,7 +30,9 @@ DEEP = 2  # loops around a line, the training loop left out: of one alone, its t
 MANY = 16  # turns in a step: layers, heads, scales and parts of a loss are fewer
 BACKWARD = (3.0, 2.0, 1.0)  # times forward, of the rest of the model: at most, likely, at least
 BEHIND = (1.0, 2.0, 4.0)  # times such lines, at most: what is behind them
-SUMS = (ast.Add, ast.Sub)
+# What is left: one call that does the work of a loop takes a tenth to a hundredth of it, if it does not have
+# to keep more in memory than fits into caches. At most, likely, at least.
+LEFT = (0.5, 0.1, 0.01)
 LAUNCHES = (ast.Call, ast.BinOp, ast.Compare)  # what runs an operator at least, on a device as well
 OPERATORS = (*LAUNCHES, ast.Subscript)
 TURNS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # frames of comprehensions, on their line
@@ -41,6 +45,11 @@ class TensorLoopFacts:
     lines: tuple[LineCost, ...]
     in_forward: float  # the part of their shares that the timers charge to forward
     waited: float | None = None  # share of the step in which a device waits for its host; None: not known
+
+    @property
+    def share(self) -> float:
+        """What they take together."""
+        return sum(line.share for line in self.lines)
 
 
 @fact
@@ -110,8 +119,12 @@ def _operator_s(step: StepFacts, window: WindowFacts | None) -> float | None:
 def _call_s(step: StepFacts, looks: Sequence[ConstantsLookEvent]) -> float | None:
     """What a call of torch's functions takes in the mean, of those outside backward and update.
 
-    For runs that are too short for a window; None where no look at calls counted them.
+    For runs that are too short for a window; None where no look at calls counted them. Of a step with very
+    many calls a look sees the begin only: there it is their own time that tells.
     """
+    timed = [look.called_s / look.calls for look in looks if look.called_s is not None and look.calls]
+    if timed:
+        return median(timed)
     calls = median([look.calls for look in looks]) if looks else 0
     apart = sum(step.share(phase) for phase in (Phase.DATA_WAIT, Phase.BACKWARD, Phase.OPTIMIZER))
     return step.mean_s * (1 - apart) / calls if calls and apart < 1 else None
@@ -238,52 +251,12 @@ def _carried(loop: ast.stmt) -> set[str]:
     """
     nodes = list(statements(list(getattr(loop, "body", ()))))
     units = [unit_of(node) for node in nodes]
-    gathers = [_gathers_in(node) for node in nodes]
+    gathers = [gathers_in(node) for node in nodes]
     read = {
         name for unit, gathered in zip(units, gathers, strict=True) for name in unit.needs if name != gathered
     }
     every = {name for unit in units for name in unit.sets | unit.changes}
     return set(_early(units, every)) - ({name for name in gathers if name is not None} - read)
-
-
-def _gathers_in(node: ast.AST) -> str | None:
-    """The name in `name += x`, `name = name + x`, `name[i] = x` or `name.append(x)`; x does not read it."""
-    if isinstance(node, ast.Assign):
-        target, value = node.targets[0], node.value
-        first, *more = _terms(value)
-        if isinstance(target, ast.Name):
-            fits = bool(more) and isinstance(first, ast.Name) and first.id == target.id
-            return _unless_read(target, more) if fits else None
-        return (
-            _unless_read(target.value, [target.slice, value]) if isinstance(target, ast.Subscript) else None
-        )
-    if isinstance(node, ast.AugAssign) and isinstance(node.op, SUMS):
-        target = node.target
-        if isinstance(target, ast.Subscript):
-            return _unless_read(target.value, [target.slice, node.value])
-        return _unless_read(target, [node.value])
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        function = node.value.func
-        if isinstance(function, ast.Attribute) and function.attr == "append":
-            return _unless_read(function.value, node.value.args)
-    return None
-
-
-def _unless_read(target: ast.expr, others: Sequence[ast.expr]) -> str | None:
-    """The name that the target is, unless the other parts of its line read it."""
-    if not isinstance(target, ast.Name):
-        return None
-    parts = (part for other in others for part in ast.walk(other))
-    return None if any(isinstance(part, ast.Name) and part.id == target.id for part in parts) else target.id
-
-
-def _terms(value: ast.expr) -> Iterator[ast.expr]:
-    """The terms of a sum, from the left."""
-    if isinstance(value, ast.BinOp) and isinstance(value.op, SUMS):
-        yield from _terms(value.left)
-        yield value.right
-    else:
-        yield value
 
 
 def _early(units: list[LoopStatement], every: set[str]) -> Iterator[str]:
@@ -294,15 +267,17 @@ def _early(units: list[LoopStatement], every: set[str]) -> Iterator[str]:
         known |= unit.sets
 
 
-def shares(facts: TensorLoopFacts, seconds: Mapping[Phase, float], mean_s: float) -> tuple[float, Estimate]:
-    """(share of the step in such lines, share of the step that backward takes for them).
+def shares(
+    facts: TensorLoopFacts | ItemLoopFacts, seconds: Mapping[Phase, float], mean_s: float
+) -> tuple[float, Estimate]:
+    """(share of the step in such lines or loops, share of the step that backward takes for them).
 
     Going backward through the rest of the model takes about twice what going forward does (as many products
     for the inputs as for the weights); what backward takes beyond that is the counterpart of such lines, up
     to some times what these take: an indexed tensor, for one, gets a whole one of zeros. A host that a device
     waits for launches operators, large or small: of backward, their part likely is that of forward.
     """
-    share = min(1.0, sum(line.share for line in facts.lines))
+    share = min(1.0, facts.share)
     if mean_s <= 0:
         return share, NOTHING
     forward, backward = (seconds.get(phase, 0.0) / mean_s for phase in (Phase.FORWARD, Phase.BACKWARD))

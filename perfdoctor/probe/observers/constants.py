@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Dict, Optional, Tuple
 
 from ...wire.events.constants import ConstantsLineEvent, ConstantsLookEvent
+from ...wire.step_rows import FORWARD
 from ..looks.calls import CallViewer, costliest_lines, seconds_of
 from ..looks.constants import OuterTensors, StepCalls
 from ..observer import Watch, observer
@@ -25,6 +26,8 @@ class Constants(CallViewer):
         self.first: Dict[int, Any] = {}  # constant calls of a pair's first step
         self.step: Optional[StepCalls] = None  # under way
         self.proven: Dict[int, Any] = {}  # constant in an earlier pair
+        self.phase = -1  # of the last call
+        self.called_ns = 0
 
     def begin(self) -> None:
         """Look for calls with constant inputs."""
@@ -35,15 +38,20 @@ class Constants(CallViewer):
         assert self.step is not None
         self.step.close()
         self.first = self.step.by_key()
+        self.called_ns = 0
         self.step = StepCalls(self.watch.torch, self.leaves, self.first)
 
     def before(self, phase: int, function: Any, args: Args, kwargs: Kwargs, gap_ns: int) -> Any:
         """What goes in; a call that outlives its step still belongs to it."""
+        if phase == self.phase == FORWARD:  # elsewhere a wait for data may lie between
+            self.called_ns += gap_ns
+        self.phase = phase
         return self.step, self.step.before(function, args, kwargs, gap_ns) if self.step is not None else None
 
     def after(self, seen: Tuple[Optional[StepCalls], Any], function: Any, result: Any, ns: int) -> None:
         """What came out."""
         step, call = seen
+        self.called_ns += ns
         if step is not None:
             step.after(call, function, result, ns)
 
@@ -61,6 +69,7 @@ class Constants(CallViewer):
                 constants=len(proven),
                 seconds=seconds_of(proven),
                 lines=len({str(call.line) for call in proven}),
+                called_s=self.called_ns / 1e9,
             )
         )
         for calls, seconds, names in costliest_lines(proven):

@@ -14,6 +14,9 @@ class ConstantsLookEvent(Event, name="constants_look"):
     constants: int  # of them, those that gave what they always gave
     seconds: float  # that those took
     lines: int  # they come from
+    # That all its calls took, with what lies between those of one phase: of a step with very many, only the
+    # begin was looked at. None: an older run.
+    called_s: float | None = None
 
 
 class ConstantsLineEvent(Event, name="constants_line"):

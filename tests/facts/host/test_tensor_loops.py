@@ -99,6 +99,16 @@ def test_without_a_window_calls_that_were_looked_at_tell_how_many_operators_a_li
     assert (found is not None) is counts
 
 
+@pytest.mark.parametrize(
+    ("called_s", "counts"), [pytest.param(0.02, True, id="small"), pytest.param(0.4, False, id="large")]
+)
+def test_of_a_look_that_saw_the_begin_of_a_step_the_time_of_its_calls_tells(called_s, counts):
+    rank = looked_at(20)
+    rank.of("constants_look")[0]["called_s"] = called_s  # of 20 calls; the line takes 0.2 of a second
+    found = tensor_loop_facts(stacks(cost(9)), SOURCES, None, None, step(forward=1000), None, rank)
+    assert (found is not None) is counts
+
+
 def looked_at(*calls):
     """A rank whose calls were looked at in some steps."""
     events = [

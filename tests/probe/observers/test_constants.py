@@ -77,3 +77,11 @@ def test_what_comes_from_unchanged_tensors_and_numbers_is_constant(tmp_path, lin
 )
 def test_what_changes_from_step_to_step_is_not(tmp_path, line):
     assert told(tmp_path, line) == set()
+
+
+def test_of_a_step_with_very_many_calls_the_time_of_those_seen_is_told(tmp_path):
+    line = "x = table * 2\n        for _ in range(5_000): torch.add(x, 1)"
+    records = watched(tmp_path, LOOP.format(line=line).replace("range(600)", "range(90)"))
+    looks = records.ranks[0].of("constants_look")
+    assert looks[0]["calls"] < 5_000
+    assert all(1e-7 < look["called_s"] / look["calls"] < 1e-3 for look in looks)

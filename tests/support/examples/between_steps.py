@@ -8,12 +8,14 @@ from perfdoctor.facts.host.between_steps import BetweenStepsFacts
 from perfdoctor.facts.host.debug_modes import DebugModeFacts
 from perfdoctor.facts.host.gathered_outputs import GatheredOutputs
 from perfdoctor.facts.host.gc_pauses import GcPauseFacts
+from perfdoctor.facts.host.item_loops import ItemLoop, ItemLoopFacts
 from perfdoctor.facts.host.tensor_loops import TensorLoopFacts
 from perfdoctor.facts.script.discarded_gradients import DiscardedGradientFacts
 from perfdoctor.facts.script.gradient_clearing import GradientClearingFacts, GradientZeroingFacts
 from perfdoctor.facts.script.retained_graph import RetainedGraphFacts
 from perfdoctor.facts.script.unused_gradients import UnusedGradientFacts
 from perfdoctor.facts.script.validation import ValidationFacts
+from perfdoctor.model.change import Estimate
 from perfdoctor.model.measured import (
     Location,
 )
@@ -33,6 +35,7 @@ HEALTHY = {
     BetweenStepsFacts: host_facts.between(0.01),
     GatheredOutputs: host_facts.gathered(0.01),
     TensorLoopFacts: TensorLoopFacts((facts.line(0.01, 30),), 0.01),
+    ItemLoopFacts: ItemLoopFacts((ItemLoop(AT, 20, 0.01, 0.01, 9, ("Linear",), Estimate(0, 0.1, 0.2)),)),
     DiscardedGradientFacts: DiscardedGradientFacts(9, 0.02, 0.03, 100, None, None, None, False),
     UnusedGradientFacts: UnusedGradientFacts(1, 100, 0.01, 0.0, None),
 }
@@ -56,6 +59,20 @@ def odd(draw):
             reduces=draw(st.booleans()),
         ),
         TensorLoopFacts: TensorLoopFacts((facts.line(draw(SHARE), 30, text=draw(CODE)),), draw(SHARE)),
+        ItemLoopFacts: ItemLoopFacts(
+            (
+                ItemLoop(
+                    AT,
+                    draw(st.integers(16, 10**9)),
+                    draw(st.floats(1e-9, 1)),
+                    draw(SHARE),
+                    draw(st.integers(0, 10**6)),
+                    ("Linear",),
+                    Estimate(*sorted(draw(st.tuples(SHARE, SHARE, SHARE)))),
+                ),
+            ),
+            draw(st.none() | SHARE),
+        ),
         DiscardedGradientFacts: DiscardedGradientFacts(
             9,
             draw(SHARE),
