@@ -199,7 +199,7 @@ def test_copies_to_another_kind_of_device_do_not_wait_where_it_reads_pinned_memo
 ) -> None:
     seen = Device()
     built = None if kind is None else torch.device(kind, 0)
-    accelerators = SimpleNamespace(current_accelerator=lambda: built)
+    accelerators = SimpleNamespace(current_accelerator=lambda check_available=False: built)
     with (
         mock.patch.object(torch.version, "cuda", None),
         mock.patch.object(torch, "accelerator", accelerators, create=True),  # torch 2.6 brings it

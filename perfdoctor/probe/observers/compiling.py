@@ -32,6 +32,8 @@ IN_CODE = re.compile(r"# .*?# (\S+?):(\d+) in (\S+)")
 IN_STACK = re.compile(r'^\s*File "(.+)", line (\d+), in (\S+)', re.MULTILINE)
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\[.*\]|\{.*\}")
 
+OLDER_BACKWARD = "BwdCompilationMetrics"  # what torch 2.4 keeps of a backward, apart from those of forwards
+
 Place = Optional[Dict[str, Any]]
 
 
@@ -97,7 +99,7 @@ class Compiling:
             seconds=_seconds(entry),
             kept_s=float(getattr(entry, "inductor_compile_time_s", None) or 0.0) if _keeps() else 0.0,
             again=numbers is not None and int(numbers.group(2)) > 0,
-            backward=getattr(entry, "is_forward", None) is False,
+            backward=getattr(entry, "is_forward", None) is False or type(entry).__name__ == OLDER_BACKWARD,
             given_up=LIMIT.search(failure) is not None,
             broken=_assumption(reason) if reason else None,
             broken_at=_guard_line(reason, function) if reason else None,
@@ -139,11 +141,12 @@ def _function(entry: Any) -> Tuple[Optional[str], Place]:
 
 
 def _seconds(entry: Any) -> float:
-    """Of the whole compilation; torch before 2.6 names it otherwise."""
+    """Of the whole compilation, as torch before 2.6 names it as well; of a backward, Inductor's part then."""
     duration_us = getattr(entry, "duration_us", None)
     if duration_us is not None:
         return float(duration_us) / 1e6
-    return float(getattr(entry, "entire_frame_compile_time_s", None) or 0.0)
+    whole_s = getattr(entry, "entire_frame_compile_time_s", None)
+    return float(whole_s or getattr(entry, "inductor_compile_time_s", None) or 0.0)
 
 
 def _keeps() -> bool:

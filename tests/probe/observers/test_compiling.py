@@ -139,6 +139,14 @@ def test_what_older_versions_of_torch_keep_is_enough():
     event = account._event(older)
     assert (event.code, event.seconds, event.again, event.given_up) == ("2", 1.5, True, True)
     assert event.broken is None
+    assert not event.backward
+
+
+def test_a_backward_is_none_of_the_forwards_where_torch_keeps_it_apart_either():
+    account = compiling.Compiling(SimpleNamespace(write=None))
+    kind = type("BwdCompilationMetrics", (SimpleNamespace,), {})  # of torch 2.4
+    event = account._event(kind(compile_id="0/1", inductor_compile_time_s=0.5, code_gen_time_s=0.1))
+    assert (event.backward, event.again, event.seconds) == (True, True, 0.5)
 
 
 @pytest.mark.parametrize(

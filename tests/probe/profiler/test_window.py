@@ -87,7 +87,9 @@ def test_only_a_window_that_records_a_device_has_it_let_go_afterwards(torch):
 
 def of_kind(torch, kind, **module):
     """The same torch, built for another kind of device, which is in use."""
-    torch.accelerator = types.SimpleNamespace(current_accelerator=lambda: types.SimpleNamespace(type=kind))
+    torch.accelerator = types.SimpleNamespace(
+        current_accelerator=lambda check_available=False: types.SimpleNamespace(type=kind)
+    )
     setattr(torch, kind, types.SimpleNamespace(**module))
 
 
