@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -230,7 +231,9 @@ def test_warnings_are_shown_as_in_a_bare_run(tmp_path, capfd, filtered):
     bare = subprocess.run(
         [sys.executable, tmp_path / "script.py"], cwd=tmp_path, check=True, stderr=subprocess.PIPE, text=True
     ).stderr
-    assert ours.replace(str(tmp_path) + "/", "") == bare.replace(str(tmp_path) + "/", "")
+    # temporary folders, of which some versions of torch warn that they are left, have names drawn by chance
+    drawn = re.compile(rf"{re.escape(str(tmp_path))}/|\btmp[a-z0-9_]{{8}}\b")
+    assert drawn.sub("", ours) == drawn.sub("", bare)
 
 
 def test_a_frame_that_stands_in_for_the_scripts_shows_no_names_of_its_own():
