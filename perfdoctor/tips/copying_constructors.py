@@ -55,7 +55,7 @@ def copying_constructors(step: StepFacts, copied: CopyLines) -> Advice | None:
             f"{in_batch:.0%} of a batch's cost is such copying; {wait:.0%} of each step waits for batches"
         )
     top = lines[0]
-    # a line that copies between the passes has no time of batches, which alone would allow it little
+    # The time that goes is that of the class which the line is charged to, not always that of data.
     loop = zip(copied.phases, copied.in_loop, strict=True) if in_loop else ()
     classes = dict.fromkeys((*(charged(*each) for each in loop), *([Bottleneck.DATA] if in_batch else [])))
     return Advice(

@@ -23,10 +23,11 @@ normalisation does: what they compute changes.
 from __future__ import annotations
 
 from perfdoctor.facts.host.item_loops import ItemLoopFacts
-from perfdoctor.facts.host.tensor_loops import LEFT, shares
-from perfdoctor.model.change import Effort, removes
+from perfdoctor.facts.host.tensor_loops import shares
+from perfdoctor.model.change import Effort, Estimate, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import StepFacts
+from perfdoctor.tips._python_loops import LEFT, gone, waiting
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.08  # share of the step
@@ -49,29 +50,24 @@ def items_one_by_one(step: StepFacts, items: ItemLoopFacts) -> Advice | None:
     if share < NOTICEABLE or sum(loop.samples for loop in items.loops) < SEEN:
         return None
     top = items.loops[0]
-    most = 1.0 if items.waited is None else items.waited
     kept = items.kept
-    low, likely, high = (
-        min(most, min(1.0, share + behind_it) * (1 - max(left, 1 / top.turns, computing)))
-        for left, computing, behind_it in zip(
-            LEFT, (kept.high, kept.likely, kept.low), (behind.low, behind.likely, behind.high), strict=True
-        )
+    least = 1 / top.turns
+    left = Estimate(
+        max(LEFT.low, least, kept.low), max(LEFT.likely, least, kept.likely), max(LEFT.high, least, kept.high)
     )
-    if likely < NOTICEABLE * (1 - LEFT[1]) or kept.likely > FULL:
+    low, likely, high = gone(share, behind, left, items.waited)
+    if likely < NOTICEABLE * (1 - LEFT.likely) or kept.likely > FULL:
         return None
     text = f": `{top.at.text}`" if top.at.text else ""
     ms = share * step.mean_s * 1e3
     names = ", ".join(top.names[:SHOWN]) + (", ..." if len(top.names) > SHOWN else "")
     also = f", and about {behind.likely:.0%} their counterparts in backward"
-    waiting = (
-        () if items.waited is None else (f"the device waits for its host {items.waited:.0%} of the time",)
-    )
     return Advice(
         because=(
             f"{share:.0%} of each step ({ms:.1f} ms) feeds items to modules one by one ({names})"
             + (also if behind.likely >= LEAST_SAID else ""),
             f"line {top.at.line} makes about {top.turns} turns a step, none of which needs another{text}",
-            *waiting,
+            *waiting(items.waited),
         ),
         change=removes(low, likely, high),
         bottleneck=None if items.waited is None else Bottleneck.HOST,

@@ -21,10 +21,11 @@ implementation (`nn.LSTM`, a scan) helps.
 
 from __future__ import annotations
 
-from perfdoctor.facts.host.tensor_loops import LEFT, TensorLoopFacts, shares
+from perfdoctor.facts.host.tensor_loops import TensorLoopFacts, shares
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import StepFacts
+from perfdoctor.tips._python_loops import LEFT, gone, waiting
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.08  # share of the step
@@ -44,26 +45,19 @@ def tensor_loops(step: StepFacts, nests: TensorLoopFacts) -> Advice | None:
     share, behind = shares(nests, step.seconds, step.mean_s)
     if share < NOTICEABLE or sum(line.samples for line in nests.lines) < SEEN:
         return None
-    most = 1.0 if nests.waited is None else nests.waited
-    low, likely, high = (
-        min(most, min(1.0, share + behind_it) * (1 - kept))
-        for kept, behind_it in zip(LEFT, (behind.low, behind.likely, behind.high), strict=True)
-    )
-    if likely < NOTICEABLE * (1 - LEFT[1]):
+    low, likely, high = gone(share, behind, LEFT, nests.waited)
+    if likely < NOTICEABLE * (1 - LEFT.likely):
         return None
     top = nests.lines[0]
     text = f": `{top.at.text}`" if top.at.text else ""
     ms = share * step.mean_s * 1e3
-    waiting = (
-        () if nests.waited is None else (f"the device waits for its host {nests.waited:.0%} of the time",)
-    )
     also = f", and about {behind.likely:.0%} their counterparts in backward"
     return Advice(
         because=(
             f"{share:.0%} of each step ({ms:.1f} ms) runs small tensor operations in a loop"
             + (also if behind.likely >= LEAST_SAID else ""),
             f"line {top.at.line} takes the most, {top.share:.0%} of the step{text}",
-            *waiting,
+            *waiting(nests.waited),
         ),
         change=removes(low, likely, high),
         bottleneck=None if nests.waited is None else Bottleneck.HOST,

@@ -30,9 +30,6 @@ DEEP = 2  # loops around a line, the training loop left out: of one alone, its t
 MANY = 16  # turns in a step: layers, heads, scales and parts of a loss are fewer
 BACKWARD = (3.0, 2.0, 1.0)  # times forward, of the rest of the model: at most, likely, at least
 BEHIND = (1.0, 2.0, 4.0)  # times such lines, at most: what is behind them
-# What is left: one call that does the work of a loop takes a tenth to a hundredth of it, if it does not have
-# to keep more in memory than fits into caches. At most, likely, at least.
-LEFT = (0.5, 0.1, 0.01)
 LAUNCHES = (ast.Call, ast.BinOp, ast.Compare)  # what runs an operator at least, on a device as well
 OPERATORS = (*LAUNCHES, ast.Subscript)
 TURNS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # frames of comprehensions, on their line
