@@ -11,7 +11,7 @@ from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.trial import Variant
 from perfdoctor.trials.settings import tweak_catalogue
 from perfdoctor.trials.settings.flags import VALUE
-from perfdoctor.trials.statistics.speedup import LEAST_ROUNDS
+from perfdoctor.trials.statistics.speedup import LEAST_ROUNDS, foreseen
 
 ROUNDS = 5  # a t-interval over fewer is wide: its quantile is 2.8 with five rounds, 4.3 with three
 MOST_ROUNDS = 9  # that come, while the time of a trial lasts, where five do not decide
@@ -30,8 +30,9 @@ TURN_S, LONGEST_TURN_S = 1.0, 10.0
 LEAST_TURN_STEPS = 3  # besides the one that a rest has cut
 # Fresh starts, each with a layout of memory of its own: half of the first number decide what is worth it.
 STARTS, MOST_STARTS = 9, 20
-# Of each training between two fresh starts; of long turns those that take as long are enough.
-LEAST_TURNS, ENOUGH_TURNS, MOST_TURNS = 2, 4, 12
+LEAST_TURNS, MOST_TURNS = 2, 12  # of each training between two fresh starts
+# How far the ratio of two neighbouring turns scatters, as a rule: which plan tells most hardly depends on it.
+NEIGHBOURS = 0.06
 SETTLING = 1.2  # times a turn's measured steps, with what comes before them
 LEAVING_S = 1.0  # a script takes about this long to end
 STRETCH = 3.0  # times the usual budget that may be spent to measure a whole epoch, where it recurs
@@ -183,32 +184,40 @@ def in_turns(
 ) -> TrialPlan | None:
     """The plan for trainings that take turns, or None where turns are too few, too short or hold too little.
 
-    Arguments as those of `make`, whose plan is `whole`. A turn holds whole periods where they are short.
-    `processes` of one training, its ranks, start at once with those of the others, on `cores`.
+    Arguments as those of `make`, whose plan is `whole`. A turn holds whole periods where they are short; where
+    that leaves too few turns, all of them together hold one. `processes` of one training, its ranks, start at
+    once with those of the others, on `cores`.
     """
     sides = variants + 1
     warm_up_steps = whole.warm_up_steps
-    turn_steps = _turn_steps(step_s, most_held, whole.period or 1)
     given_s = (seconds or usual_s(variants)) - spent_s
     crowding = max(1.0, sides * processes / max(processes, cores))  # alone, it had a core for each, or all
     start_s = (start_s + warm_up_steps * step_s + LEAVING_S) * crowding
-    cycle_s = sides * turn_steps * step_s * SETTLING
-    enough = max(LEAST_TURNS, math.ceil(ENOUGH_TURNS * TURN_S / max(TURN_S, turn_steps * step_s)))
-    turns = 0
-    for starts in range(STARTS, LEAST_ROUNDS - 1, -1):
-        turns = int((given_s / starts - start_s) / cycle_s)
-        if turns >= enough:
-            break  # more starts tell more than more turns
-    turns = min(turns, MOST_TURNS)
-    if longest_steps is not None:
-        cut = 1 + bool(spare_updates) + parks  # steps at the borders of a turn
-        turns = min(turns, int((longest_steps - warm_up_steps) / (SETTLING * turn_steps + cut)))
-    if steps is not None:
-        if whole.steps > turns * turn_steps:
-            return None  # they are measured in one go, as asked
-        turns = min(turns, max(1, steps // turn_steps))
+    cut = 1 + bool(spare_updates) + parks  # steps at the borders of a turn
+
+    def fitting(turn_steps: int) -> int:
+        """As many turns as fit into the time and into the script."""
+        cycle_s = sides * turn_steps * step_s * SETTLING
+        turns = _most_telling(lambda starts: min(MOST_TURNS, int((given_s / starts - start_s) / cycle_s)))
+        if longest_steps is not None:
+            turns = min(turns, int((longest_steps - warm_up_steps) / (SETTLING * turn_steps + cut)))
+        if steps is not None:
+            if whole.steps > turns * turn_steps:
+                return 0  # they are measured in one go, as asked
+            turns = min(turns, max(1, steps // turn_steps))
+        return turns
+
+    period = whole.period or 1
+    turn_steps = _turn_steps(step_s, most_held, period)
+    turns = fitting(turn_steps)
+    if turns < LEAST_TURNS and period > 1:
+        turn_steps = _turn_steps(step_s, most_held, 1)
+        turns = fitting(turn_steps)
+        if turns * turn_steps < period:
+            return None
     if turns < LEAST_TURNS:
         return None
+    cycle_s = sides * turn_steps * step_s * SETTLING
     round_s = start_s + turns * cycle_s
     return replace(
         whole,
@@ -224,6 +233,18 @@ def in_turns(
         budget_s=given_s,
         first_step_s=min(FIRST_STEP_S, sides * whole.first_step_s),
     )
+
+
+def _most_telling(held: Callable[[int], int]) -> int:
+    """How many turns between two starts narrow the interval most; `held`: as many as so many starts leave.
+
+    More starts tell more than more turns, but a start without turns of its own tells nothing. 0: none do.
+    """
+    plans = [(held(starts), starts) for starts in range(LEAST_ROUNDS, STARTS + 1)]
+    wide = {
+        foreseen(NEIGHBOURS**2, turns, starts): turns for turns, starts in plans if turns >= LEAST_TURNS
+    }
+    return wide[min(wide)] if wide else 0
 
 
 def _turn_steps(step_s: float, most_held: float, period: int) -> int:

@@ -204,8 +204,7 @@ def take_turns(period: int | None = None, steps: int | None = None, **given: obj
 def test_nine_fresh_starts_fit_into_three_minutes() -> None:
     made = take_turns()
     assert made is not None
-    assert (made.rounds, made.turn_s) == (plan.STARTS, 1.0)
-    assert made.turns >= plan.ENOUGH_TURNS
+    assert (made.rounds, made.turns, made.turn_s) == (plan.STARTS, 5, 1.0)
     assert 10.0 + made.rounds * made.execution_s <= 180.0
 
 
@@ -223,11 +222,12 @@ def test_seconds_bound_all_starts_together(seconds: float) -> None:
     assert 0.6 * seconds < 10.0 + made.rounds * made.execution_s <= seconds
 
 
-def test_where_starting_takes_long_there_are_fewer_starts_with_as_many_turns() -> None:
-    made = take_turns(start_s=30.0)
+@pytest.mark.parametrize("given", [{"start_s": 30.0}, {"seconds": 60.0}])
+def test_of_starts_and_turns_the_starts_are_what_little_time_is_spent_on(given: dict[str, float]) -> None:
+    made = take_turns(**given)
     assert made is not None
-    assert 3 <= made.rounds < 9
-    assert made.turns >= plan.ENOUGH_TURNS
+    assert 4 <= made.rounds < plan.STARTS
+    assert made.turns < 4
 
 
 def test_long_turns_are_fewer_between_more_fresh_starts() -> None:
@@ -240,7 +240,7 @@ def test_long_turns_are_fewer_between_more_fresh_starts() -> None:
 def test_a_script_of_few_steps_is_started_more_often() -> None:
     made = take_turns(longest_steps=60)
     assert made is not None
-    assert made.turns < plan.ENOUGH_TURNS
+    assert made.turns == plan.LEAST_TURNS
     assert plan.STARTS < made.rounds <= plan.MOST_STARTS
 
 
@@ -261,6 +261,15 @@ def test_a_turn_holds_whole_epochs_where_they_are_short() -> None:
     assert made is not None
     assert made.steps == made.turns * 60
     assert made.rounds >= plan.LEAST_ROUNDS
+
+
+def test_a_script_of_two_epochs_takes_turns_that_hold_one_together() -> None:
+    made = take_turns(period=50, longest_steps=100)
+    assert made is not None
+    assert made.turn_s == 1.0
+    assert made.turns >= plan.LEAST_TURNS
+    assert made.steps >= 50
+    assert take_turns(period=90, longest_steps=100) is None
 
 
 @pytest.mark.parametrize(

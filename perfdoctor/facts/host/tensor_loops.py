@@ -13,10 +13,10 @@ from perfdoctor.facts.device.device import DeviceFacts
 from perfdoctor.facts.host.item_loops import ItemLoopFacts
 from perfdoctor.facts.host.stack_costs import StackCost, StackCosts
 from perfdoctor.facts.registry import fact
+from perfdoctor.facts.user_source.carried import carried
 from perfdoctor.facts.user_source.frames import Frame
-from perfdoctor.facts.user_source.gathering import gathers_in
-from perfdoctor.facts.user_source.loop_statements import LoopStatement, unit_of
-from perfdoctor.facts.user_source.parse import COMPREHENSIONS, LOOPS, Sources, header, statements
+from perfdoctor.facts.user_source.loop_statements import unit_of
+from perfdoctor.facts.user_source.parse import COMPREHENSIONS, Sources, header
 from perfdoctor.model.change import NOTHING, Estimate
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.dataclass import dataclass
@@ -146,18 +146,13 @@ class _TurnCode:
         """
         inner_loops = self.loops(at.file, at.line)
         node = self.sources.file(at.file).statement(at.line)
-        if not inner_loops or node is None or unit_of(node).needs & _carried(inner_loops[-1]):
+        if not inner_loops or node is None or unit_of(node).needs & carried(inner_loops[-1].body):
             return False
         return len(inner_loops) >= DEEP or operators >= MANY * max(1, self.written(node))
 
-    def loops(self, file: str, line: int) -> list[ast.stmt]:
-        """The loops around a line, in its function; none around what trains."""
-        scope = self.sources.file(file).scope(line)
-        nested = [
-            loop
-            for loop in statements(scope.body if scope is not None else [])
-            if isinstance(loop, LOOPS) and loop.lineno < line <= (loop.end_lineno or 0)
-        ]
+    def loops(self, file: str, line: int) -> list[ast.For | ast.AsyncFor | ast.While]:
+        """The loops whose turns run a line, in its function, outermost first; none around what trains."""
+        nested = [loop for loop in self.sources.file(file).loops(line) if loop.lineno < line]
         trained = {number for other, number in self.anchors if other == file}
         return [loop for loop in nested if not trained & set(range(loop.lineno, (loop.end_lineno or 0) + 1))]
 
@@ -170,7 +165,7 @@ class _TurnCode:
             return False
         loops = self.loops(frame.file, frame.line)
         if loops:
-            return not unit_of(node).needs & _carried(loops[-1])
+            return not unit_of(node).needs & carried(loops[-1].body)
         return any(
             _in_each_turn(part, called)
             for top in header(node)
@@ -239,29 +234,6 @@ def _repeating(cost: StackCost, code: _TurnCode) -> Iterator[Frame]:
         calls_module = any(each.name == "forward" for each in (*inner, *cost.beyond))
         if not calls_module and code.repeats(frame, inner[0].name) and not any(map(code.keeps, inner)):
             yield frame
-
-
-def _carried(loop: ast.stmt) -> set[str]:
-    """Names that a turn of the loop reads before it sets them: they come from the turn before.
-
-    A name that the loop only gathers in is none of them: all turns at once can fill a sum or a tensor.
-    """
-    nodes = list(statements(list(getattr(loop, "body", ()))))
-    units = [unit_of(node) for node in nodes]
-    gathers = [gathers_in(node) for node in nodes]
-    read = {
-        name for unit, gathered in zip(units, gathers, strict=True) for name in unit.needs if name != gathered
-    }
-    every = {name for unit in units for name in unit.sets | unit.changes}
-    return set(_early(units, every)) - ({name for name in gathers if name is not None} - read)
-
-
-def _early(units: list[LoopStatement], every: set[str]) -> Iterator[str]:
-    """Of the names that the units set, those that are read first."""
-    known: set[str] = set()
-    for unit in units:
-        yield from (unit.needs & every) - known
-        known |= unit.sets
 
 
 def shares(

@@ -9,8 +9,8 @@ import ast
 import builtins
 from collections.abc import Iterator, Sequence
 
+from perfdoctor.facts.user_source.carried import carried
 from perfdoctor.facts.user_source.frames import Frame
-from perfdoctor.facts.user_source.gathering import gathers_in
 from perfdoctor.facts.user_source.known_calls import MOVES, PURE_METHODS, TRAINING_CALLS
 from perfdoctor.facts.user_source.loop_statements import unit_of
 from perfdoctor.facts.user_source.parse import (
@@ -114,7 +114,7 @@ def _is_of_items(loop: ast.For, data: set[str]) -> bool:
     before = data - unit_of(loop).sets
     if not _goes_through(loop.iter, before):
         return False
-    return not _carried(loop.body) and not _chooses(loop.body, _names(loop.target))
+    return not carried(loop.body) and not _chooses(loop.body, _names(loop.target))
 
 
 def _gives_items(node: ast.stmt, data: set[str]) -> bool:
@@ -184,30 +184,3 @@ def _is_own(value: ast.expr) -> bool:
     while isinstance(value, ast.Attribute):
         value = value.value
     return isinstance(value, ast.Name) and value.id == "self"
-
-
-def _carried(body: list[ast.stmt]) -> bool:
-    """Whether a turn may read what the one before has set; what is only gathered is none of that."""
-    nodes = list(statements(body))
-    gathers = {name for node in nodes if (name := gathers_in(node)) is not None}
-    read = {name for node in nodes for name in unit_of(node).needs if name != gathers_in(node)}
-    every = {name for node in nodes for name in unit_of(node).sets | unit_of(node).changes}
-    early: set[str] = set()
-    _walk(body, every, set(), early)
-    return bool(early - (gathers - read))
-
-
-def _walk(body: list[ast.stmt], every: set[str], known: set[str], early: set[str]) -> set[str]:
-    """Adds to `early` what is read before it surely was set; returns what surely is set after the body."""
-    for node in body:
-        unit = unit_of(node)
-        early |= (unit.needs & every) - known
-        known = known | unit.sets
-        if isinstance(node, ast.If):
-            known = _walk(node.body, every, known, early) & _walk(node.orelse, every, known, early)
-        elif isinstance(node, (ast.For, ast.With)):  # a loop inside has turns, as a rule
-            known = _walk(node.body, every, known, early)
-        elif hasattr(node, "body"):
-            for part in ("body", "orelse", "finalbody"):
-                _walk(getattr(node, part, []), every, known, early)
-    return known
