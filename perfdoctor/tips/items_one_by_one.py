@@ -23,11 +23,10 @@ normalisation does: what they compute changes.
 from __future__ import annotations
 
 from perfdoctor.facts.host.item_loops import ItemLoopFacts
-from perfdoctor.facts.host.tensor_loops import shares
 from perfdoctor.model.change import Effort, Estimate, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import StepFacts
-from perfdoctor.tips._python_loops import LEFT, gone, waiting
+from perfdoctor.tips._python_loops import LEFT, gone, shares, waiting
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.08  # share of the step
@@ -46,7 +45,7 @@ SHOWN = 3  # loops and modules named
 )
 def items_one_by_one(step: StepFacts, items: ItemLoopFacts) -> Advice | None:
     """Advises one batch where loops that feed items one by one take a large share of the step."""
-    share, behind = shares(items, step.seconds, step.mean_s)
+    share, behind = shares(items, step)
     if share < NOTICEABLE or sum(loop.samples for loop in items.loops) < SEEN:
         return None
     top = items.loops[0]

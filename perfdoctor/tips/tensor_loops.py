@@ -21,11 +21,11 @@ implementation (`nn.LSTM`, a scan) helps.
 
 from __future__ import annotations
 
-from perfdoctor.facts.host.tensor_loops import TensorLoopFacts, shares
+from perfdoctor.facts.host.tensor_loops import TensorLoopFacts
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import StepFacts
-from perfdoctor.tips._python_loops import LEFT, gone, waiting
+from perfdoctor.tips._python_loops import LEFT, gone, shares, waiting
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.08  # share of the step
@@ -42,7 +42,7 @@ SHOWN = 3  # lines named
 )
 def tensor_loops(step: StepFacts, nests: TensorLoopFacts) -> Advice | None:
     """Advises one operation on all elements where loops over them take a large share of the step."""
-    share, behind = shares(nests, step.seconds, step.mean_s)
+    share, behind = shares(nests, step)
     if share < NOTICEABLE or sum(line.samples for line in nests.lines) < SEEN:
         return None
     low, likely, high = gone(share, behind, LEFT, nests.waited)

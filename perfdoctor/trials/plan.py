@@ -184,9 +184,9 @@ def in_turns(
 ) -> TrialPlan | None:
     """The plan for trainings that take turns, or None where turns are too few, too short or hold too little.
 
-    Arguments as those of `make`, whose plan is `whole`. A turn holds whole periods where they are short; where
-    that leaves too few turns, all of them together hold one. `processes` of one training, its ranks, start at
-    once with those of the others, on `cores`.
+    Arguments as those of `make`, whose plan is `whole`. A turn holds whole periods where they are short;
+    where that leaves too few turns, all of them together hold one. `processes` of one training, its ranks,
+    start at once with those of the others, on `cores`.
     """
     sides = variants + 1
     warm_up_steps = whole.warm_up_steps
@@ -195,27 +195,27 @@ def in_turns(
     start_s = (start_s + warm_up_steps * step_s + LEAVING_S) * crowding
     cut = 1 + bool(spare_updates) + parks  # steps at the borders of a turn
 
-    def fitting(turn_steps: int) -> int:
-        """As many turns as fit into the time and into the script."""
+    def fitting(turn_steps: int, least: int) -> int:
+        """As many turns as fit into the time and into the script, 0 where fewer than the least do."""
         cycle_s = sides * turn_steps * step_s * SETTLING
-        turns = _most_telling(lambda starts: min(MOST_TURNS, int((given_s / starts - start_s) / cycle_s)))
+        turns = _most_telling(
+            lambda starts: min(MOST_TURNS, int((given_s / starts - start_s) / cycle_s)), least
+        )
         if longest_steps is not None:
             turns = min(turns, int((longest_steps - warm_up_steps) / (SETTLING * turn_steps + cut)))
         if steps is not None:
             if whole.steps > turns * turn_steps:
                 return 0  # they are measured in one go, as asked
             turns = min(turns, max(1, steps // turn_steps))
-        return turns
+        return turns if turns >= least else 0
 
     period = whole.period or 1
     turn_steps = _turn_steps(step_s, most_held, period)
-    turns = fitting(turn_steps)
-    if turns < LEAST_TURNS and period > 1:
+    turns = fitting(turn_steps, LEAST_TURNS)
+    if not turns and period > 1:
         turn_steps = _turn_steps(step_s, most_held, 1)
-        turns = fitting(turn_steps)
-        if turns * turn_steps < period:
-            return None
-    if turns < LEAST_TURNS:
+        turns = fitting(turn_steps, max(LEAST_TURNS, math.ceil(period / turn_steps)))
+    if not turns:
         return None
     cycle_s = sides * turn_steps * step_s * SETTLING
     round_s = start_s + turns * cycle_s
@@ -235,15 +235,13 @@ def in_turns(
     )
 
 
-def _most_telling(held: Callable[[int], int]) -> int:
-    """How many turns between two starts narrow the interval most; `held`: as many as so many starts leave.
+def _most_telling(held: Callable[[int], int], least: int) -> int:
+    """How many turns between two starts narrow the interval most: `held` as many as so many starts leave.
 
-    More starts tell more than more turns, but a start without turns of its own tells nothing. 0: none do.
+    More starts tell more than more turns, but each has the least turns of its own. 0: no plan has.
     """
     plans = [(held(starts), starts) for starts in range(LEAST_ROUNDS, STARTS + 1)]
-    wide = {
-        foreseen(NEIGHBOURS**2, turns, starts): turns for turns, starts in plans if turns >= LEAST_TURNS
-    }
+    wide = {foreseen(NEIGHBOURS**2, turns, starts): turns for turns, starts in plans if turns >= least}
     return wide[min(wide)] if wide else 0
 
 

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.facts.host.tensor_loops import TensorLoopFacts
+from perfdoctor.model.change import NOTHING
 from perfdoctor.model.concluded import Bottleneck
+from perfdoctor.tips._python_loops import shares
 from perfdoctor.tips.tensor_loops import tensor_loops as tip
 from tests.support.facts import gain, line, step
 
@@ -28,6 +32,13 @@ def test_names_the_costliest_line_and_what_goes():
     assert [at.line for at in advice.at] == [62, 63]
     assert gain(advice).low == pytest.approx(1 / (1 - (0.4 + 0.1) * 0.5))
     assert gain(advice).likely == pytest.approx(1 / (1 - (0.4 + 0.2) * 0.9))
+
+
+def test_what_backward_takes_beyond_twice_the_rest_of_forward_is_theirs():
+    share, behind = shares(nests(line(0.2)), step(forward=3, backward=5, other=2))
+    assert share == pytest.approx(0.2)
+    assert (behind.low, behind.likely, behind.high) == pytest.approx((0.2, 0.3, 0.4))
+    assert shares(nests(line(0.2)), replace(STEP, mean_s=0.0)) == (pytest.approx(0.2), NOTHING)
 
 
 def test_the_gain_stays_below_all_of_the_step():

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import median
 
 from perfdoctor.facts.device.charged import attributed_shares
 from perfdoctor.facts.device.device import DeviceFacts
-from perfdoctor.facts.host.item_loops import ItemLoopFacts
 from perfdoctor.facts.host.stack_costs import StackCost, StackCosts
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.carried import carried
 from perfdoctor.facts.user_source.frames import Frame
 from perfdoctor.facts.user_source.loop_statements import unit_of
 from perfdoctor.facts.user_source.parse import COMPREHENSIONS, Sources, header
-from perfdoctor.model.change import NOTHING, Estimate
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.lines import StepLines
@@ -28,8 +26,6 @@ from perfdoctor.wire.events.constants import ConstantsLookEvent
 
 DEEP = 2  # loops around a line, the training loop left out: of one alone, its turns have to be many
 MANY = 16  # turns in a step: layers, heads, scales and parts of a loss are fewer
-BACKWARD = (3.0, 2.0, 1.0)  # times forward, of the rest of the model: at most, likely, at least
-BEHIND = (1.0, 2.0, 4.0)  # times such lines, at most: what is behind them
 LAUNCHES = (ast.Call, ast.BinOp, ast.Compare)  # what runs an operator at least, on a device as well
 OPERATORS = (*LAUNCHES, ast.Subscript)
 TURNS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")  # frames of comprehensions, on their line
@@ -234,26 +230,3 @@ def _repeating(cost: StackCost, code: _TurnCode) -> Iterator[Frame]:
         calls_module = any(each.name == "forward" for each in (*inner, *cost.beyond))
         if not calls_module and code.repeats(frame, inner[0].name) and not any(map(code.keeps, inner)):
             yield frame
-
-
-def shares(
-    facts: TensorLoopFacts | ItemLoopFacts, seconds: Mapping[Phase, float], mean_s: float
-) -> tuple[float, Estimate]:
-    """(share of the step in such lines or loops, share of the step that backward takes for them).
-
-    Going backward through the rest of the model takes about twice what going forward does (as many products
-    for the inputs as for the weights); what backward takes beyond that is the counterpart of such lines, up
-    to some times what these take: an indexed tensor, for one, gets a whole one of zeros. A host that a device
-    waits for launches operators, large or small: of backward, their part likely is that of forward.
-    """
-    share = min(1.0, facts.share)
-    if mean_s <= 0:
-        return share, NOTHING
-    forward, backward = (seconds.get(phase, 0.0) / mean_s for phase in (Phase.FORWARD, Phase.BACKWARD))
-    rest = max(0.0, forward - facts.in_forward)
-    beyond = (max(0.0, backward - times * rest) for times in BACKWARD)
-    low, likely, high = (min(each, times * share) for each, times in zip(beyond, BEHIND, strict=True))
-    if facts.waited is not None:
-        likely = backward * share / max(share, rest + share)
-        low, high = min(low, likely), max(high, likely)
-    return share, Estimate(low, likely, high)

@@ -13,7 +13,7 @@ from perfdoctor.facts.user_source.parse import statements
 def carried(body: Sequence[ast.stmt]) -> set[str]:
     """Names that a turn of a loop with this body may read before it sets them: the turn before set them.
 
-    A name that the loop only gathers in is none of them: all turns at once can fill a sum, a list or a tensor.
+    A name that the loop only gathers in is none of them: all turns at once can fill a sum or a tensor.
     """
     nodes = list(statements(list(body)))
     gathers = {name for node in nodes if (name := gathers_in(node)) is not None}

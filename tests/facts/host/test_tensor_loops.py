@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.facts.host.stack_costs import StackCost, StackCosts
-from perfdoctor.facts.host.tensor_loops import TensorLoopFacts, shares, tensor_loop_facts
+from perfdoctor.facts.host.tensor_loops import tensor_loop_facts
 from perfdoctor.facts.user_source.frames import Frame, Owner
 from perfdoctor.facts.user_source.parse import Sources
-from perfdoctor.model.change import NOTHING
 from perfdoctor.model.measured import LineCost, Location, OperatorCost, Phase, StackFacts, WindowFacts
 from perfdoctor.runs.types import RankRecords
 from tests.support.facts import device, step
@@ -120,15 +119,6 @@ def looked_at(*calls):
 
 def test_calls_of_modules_and_other_kinds_of_work_are_left_out():
     assert loops(cost(5, kind="logging"), cost(5, leaf="LSTMCell.forward")) is None
-
-
-def test_what_backward_takes_beyond_twice_the_rest_of_forward_is_theirs():
-    found = TensorLoopFacts((cost(5),), in_forward=0.2)
-    seconds = {Phase.FORWARD: 0.3, Phase.BACKWARD: 0.5, Phase.OTHER: 0.2}
-    share, behind = shares(found, seconds, 1.0)
-    assert share == pytest.approx(0.2)
-    assert (behind.low, behind.likely, behind.high) == pytest.approx((0.2, 0.3, 0.4))
-    assert shares(found, {}, 0.0) == (pytest.approx(0.2), NOTHING)
 
 
 def test_what_the_timers_charge_to_forward_is_known():
