@@ -28,7 +28,8 @@ class SetClassifier(nn.Module):
     def forward(self, sets):
         scores = []
         for points in sets:  # <- finding
-            scores.append(self.head(self.points(points).mean(0)))
+            pooled = self.points(points).mean(0)
+            scores.append(self.head(pooled))
         return torch.stack(scores)
 
 

@@ -197,24 +197,16 @@ def in_turns(
 
     def fitting(turn_steps: int, least: int) -> int:
         """As many turns as fit into the time and into the script, 0 where fewer than the least do."""
-        cycle_s = sides * turn_steps * step_s * SETTLING
-        turns = _most_telling(
-            lambda starts: min(MOST_TURNS, int((given_s / starts - start_s) / cycle_s)), least
-        )
+        turns = _most_telling(given_s, start_s, sides * turn_steps * step_s * SETTLING, least)
         if longest_steps is not None:
             turns = min(turns, int((longest_steps - warm_up_steps) / (SETTLING * turn_steps + cut)))
+        if steps is not None and whole.steps > turns * turn_steps:
+            return 0  # they are measured in one go, as asked
         if steps is not None:
-            if whole.steps > turns * turn_steps:
-                return 0  # they are measured in one go, as asked
             turns = min(turns, max(1, steps // turn_steps))
         return turns if turns >= least else 0
 
-    period = whole.period or 1
-    turn_steps = _turn_steps(step_s, most_held, period)
-    turns = fitting(turn_steps, LEAST_TURNS)
-    if not turns and period > 1:
-        turn_steps = _turn_steps(step_s, most_held, 1)
-        turns = fitting(turn_steps, max(LEAST_TURNS, math.ceil(period / turn_steps)))
+    turn_steps, turns = _turns(whole.period or 1, step_s, most_held, fitting)
     if not turns:
         return None
     cycle_s = sides * turn_steps * step_s * SETTLING
@@ -235,12 +227,27 @@ def in_turns(
     )
 
 
-def _most_telling(held: Callable[[int], int], least: int) -> int:
-    """How many turns between two starts narrow the interval most: `held` as many as so many starts leave.
+def _turns(
+    period: int, step_s: float, most_held: float, fitting: Callable[[int, int], int]
+) -> tuple[int, int]:
+    """(steps of a turn, turns): each holds the period where it can, else all together do."""
+    turn_steps = _turn_steps(step_s, most_held, period)
+    turns = fitting(turn_steps, LEAST_TURNS)
+    if turns or period == 1:
+        return turn_steps, turns
+    turn_steps = _turn_steps(step_s, most_held, 1)
+    return turn_steps, fitting(turn_steps, max(LEAST_TURNS, math.ceil(period / turn_steps)))
+
+
+def _most_telling(given_s: float, start_s: float, cycle_s: float, least: int) -> int:
+    """How many turns of all, `cycle_s` each, between two starts narrow the interval most.
 
     More starts tell more than more turns, but each has the least turns of its own. 0: no plan has.
     """
-    plans = [(held(starts), starts) for starts in range(LEAST_ROUNDS, STARTS + 1)]
+    plans = [
+        (min(MOST_TURNS, int((given_s / starts - start_s) / cycle_s)), starts)
+        for starts in range(LEAST_ROUNDS, STARTS + 1)
+    ]
     wide = {foreseen(NEIGHBOURS**2, turns, starts): turns for turns, starts in plans if turns >= least}
     return wide[min(wide)] if wide else 0
 
