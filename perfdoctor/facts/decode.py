@@ -15,7 +15,9 @@ from perfdoctor.runs import events
 from perfdoctor.runs.directory import Json
 from perfdoctor.runs.types import RunRecords
 
-__all__ = ["Json", "as_count", "location", "number", "positive", "process_sum", "sanitized"]
+__all__ = [
+    "Json", "as_count", "location", "number", "positive", "process_sum", "processes", "sanitized",
+]  # fmt: skip
 
 
 # What samples hold besides numbers and words; events say it in their declarations.
@@ -36,6 +38,12 @@ def sanitized(records: RunRecords) -> RunRecords:
         host=_sanitized(records.host),
         gpus={index: _sanitized(rows) for index, rows in records.gpus.items()},
     )
+
+
+def processes(sample: Json) -> list[Json]:
+    """The processes that a sample of the machine saw, whether it was sanitized or not."""
+    procs = sample.get("procs")
+    return [proc for proc in procs if isinstance(proc, dict)] if isinstance(procs, list) else []
 
 
 def _sanitized(entries: Iterable[Json]) -> tuple[Json, ...]:
@@ -93,7 +101,7 @@ def process_sum(entry: Json, key: str, roles: Sequence[str] | None = None) -> fl
     """The sum of a figure of a sample's processes, of some roles or of all; None where it is of none."""
     values = [
         number(proc.get(key))
-        for proc in entry.get("procs") or ()
+        for proc in processes(entry)
         if proc.get(key) is not None and (roles is None or proc.get("role") in roles)
     ]
     return sum(values) if values else None

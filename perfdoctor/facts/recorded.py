@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from perfdoctor.facts.decode import Json, as_count, number, positive, sanitized
+from perfdoctor.facts.decode import Json, as_count, number, positive, processes, sanitized
 from perfdoctor.facts.gather import first_trained
 from perfdoctor.facts.steps.boundaries import Steps
 from perfdoctor.facts.sync_in_backward import exchanging
@@ -68,7 +68,7 @@ def _steps(steps: Steps, begin_ns: float) -> Iterator[RecordedStep]:
 
 
 def _processes(entry: Json, begin_ns: float) -> Iterator[HostSample]:
-    for proc in entry.get("procs") or ():
+    for proc in processes(entry):
         cpu_s = proc.get("cpu_s")
         yield HostSample(
             (number(entry.get("t_ns")) - begin_ns) / 1e9,

@@ -8,7 +8,7 @@ from statistics import median_low
 
 import numpy as np
 
-from perfdoctor.facts.decode import Json, number
+from perfdoctor.facts.decode import Json, number, processes
 from perfdoctor.facts.host.resources import growth
 from perfdoctor.facts.steps.boundaries import COLUMNS
 from perfdoctor.runs.records import Rows
@@ -163,7 +163,7 @@ def _host(samples: Sequence[Json], shift: int) -> Iterator[TrackEvent]:
                 grown = number(nets[1].get(key)) - number(nets[0].get(key))  # type: ignore[union-attr]
                 yield Counter(name, at, max(0.0, grown) / seconds)
     for sample in samples:
-        procs = [proc for proc in sample.get("procs") or () if isinstance(proc, dict)]
+        procs = processes(sample)
         used = sum(number(proc.get("rss_bytes")) for proc in procs)
         if procs:
             yield Counter("memory of the processes, bytes", round(number(sample.get("t_ns"))) + shift, used)

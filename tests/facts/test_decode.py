@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from perfdoctor.facts.decode import as_count, location, number, positive
+from perfdoctor.facts.decode import as_count, location, number, positive, processes
 from perfdoctor.model.measured import Location
 
 
@@ -17,6 +17,12 @@ def test_what_is_no_number_is_zero_or_none(value):
 
 def test_numbers_are_kept():
     assert (number(-2), positive(-2), positive(0.5), as_count(3), as_count(-3)) == (-2.0, None, 0.5, 3, None)
+
+
+@pytest.mark.parametrize("procs", [None, 2.5, "x", {"pid": 1}, [3, None], []])
+def test_a_damaged_sample_saw_no_process(procs):
+    assert processes({"procs": procs}) == []
+    assert processes({"procs": [3, {"pid": 1}]}) == [{"pid": 1}]
 
 
 def test_a_location_needs_a_file_and_a_line():

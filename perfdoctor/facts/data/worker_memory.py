@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from perfdoctor.facts.decode import Json, as_count, number, positive
+from perfdoctor.facts.decode import Json, as_count, number, positive, processes
 from perfdoctor.facts.host.resources import HostSamples
 from perfdoctor.facts.registry import fact
 from perfdoctor.model.dataclass import dataclass
@@ -57,7 +57,7 @@ def _readings(samples: Sequence[Json], key: str) -> dict[int, Readings]:
     """Each worker's readings of a figure that is repeated in the samples until it is read again."""
     by_worker: dict[int, Readings] = defaultdict(list)
     for entry in samples:
-        for proc in entry.get("procs") or ():
+        for proc in processes(entry):
             pid, size = as_count(proc.get("pid")), positive(proc.get(key))
             if proc.get("role") != "worker" or pid is None:
                 continue

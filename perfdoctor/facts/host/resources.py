@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NewType
 
-from perfdoctor.facts.decode import Json, as_count, number, positive, process_sum
+from perfdoctor.facts.decode import Json, as_count, number, positive, process_sum, processes
 from perfdoctor.facts.host.ranks_apart import RanksApart
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.span import MeasuredSpan
@@ -63,7 +63,7 @@ def of_rank(samples: Sequence[Json], rank: int) -> list[Json]:
         other = as_count(proc.get("rank")) not in (None, rank)
         return {**proc, "role": "rank"} if other and proc.get("role") in ("main", "worker") else proc
 
-    return [{**entry, "procs": [told(proc) for proc in entry.get("procs") or ()]} for entry in samples]
+    return [{**entry, "procs": [told(proc) for proc in processes(entry)]} for entry in samples]
 
 
 def share_of(cpu: CpuFacts, ranks: int) -> CpuFacts:
@@ -181,8 +181,7 @@ def _worker_cores(step: StepFacts, loader: LoaderFacts | Missing | None) -> floa
 
 def _processes(entry: Json, roles: Collection[str]) -> list[Json]:
     """The processes of these roles that a sample saw."""
-    processes = entry.get("procs") or ()
-    return [proc for proc in processes if isinstance(proc, dict) and proc.get("role") in roles]
+    return [proc for proc in processes(entry) if proc.get("role") in roles]
 
 
 def growth(samples: Sequence[Json], key: str, roles: Iterable[str]) -> float | None:
@@ -191,7 +190,7 @@ def growth(samples: Sequence[Json], key: str, roles: Iterable[str]) -> float | N
     total, seconds, seen = 0.0, 0.0, False
     before: dict[int, float] = {}
     for index, entry in enumerate(samples):
-        known = [proc for proc in entry.get("procs") or () if isinstance(proc, dict)]
+        known = processes(entry)
         told = {int(number(proc.get("pid"))): proc for proc in known if proc.get(key) is not None}
         now = {pid: number(proc[key]) for pid, proc in told.items() if proc.get("role") in wanted}
         seen = seen or bool(now)
@@ -242,7 +241,7 @@ def _held_bytes(samples: Sequence[Json]) -> int | None:
     """
     exact, about = [], []
     for entry in samples:
-        held = [[as_count(proc.get(key)) for key in HELD] for proc in entry.get("procs") or ()]
+        held = [[as_count(proc.get(key)) for key in HELD] for proc in processes(entry)]
         known = [each for each in held if None not in each[:3]]
         if not known:
             continue

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from perfdoctor.facts.decode import Json, number
+from perfdoctor.facts.decode import Json, number, processes
 from perfdoctor.facts.ranks import straggler as stragglers
 from perfdoctor.facts.ranks.gradient_sync import Flow, flow_of, in_one, sync_facts
 from perfdoctor.facts.ranks.nodes import NOTHING, Node, node_of
@@ -181,8 +181,8 @@ def _summary(
 
 def _core_list(own: RankRecords) -> str | None:
     """The cores that a rank may run on, as the last sample that tells has them."""
-    procs = (proc for entry in reversed(own.host) for proc in entry.get("procs") or ())
-    ours = (proc for proc in procs if isinstance(proc, dict) and proc.get("rank") == own.rank)
+    procs = (proc for entry in reversed(own.host) for proc in processes(entry))
+    ours = (proc for proc in procs if proc.get("rank") == own.rank)
     told = (proc.get("cores") for proc in ours if proc.get("role") == "main")
     return next((cores for cores in told if isinstance(cores, str)), None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from perfdoctor.facts.decode import Json, as_count, number
+from perfdoctor.facts.decode import Json, as_count, number, processes
 from perfdoctor.facts.host.resources import ENOUGH, busy_cores
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.model.dataclass import dataclass
@@ -66,9 +66,8 @@ def _grown(samples: Sequence[Json]) -> dict[tuple[int, str, str], float]:
     before: dict[tuple[int, str], float] = {}
     grown: dict[tuple[int, str, str], float] = {}
     for entry in samples:
-        procs = entry.get("procs")
-        for proc in procs if isinstance(procs, list) else ():
-            rank = as_count(proc.get("rank")) if isinstance(proc, dict) else None
+        for proc in processes(entry):
+            rank = as_count(proc.get("rank"))
             if rank is None:
                 continue
             role = str(proc.get("role"))

@@ -8,7 +8,7 @@ import re
 
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.trace.measure.dtypes import BYTES, input_type
-from perfdoctor.trace.parse.columns import Inputs
+from perfdoctor.trace.parse.columns import ELEMENTS, Inputs
 
 Shape = tuple[int, ...]
 
@@ -177,7 +177,7 @@ def _transposed(
     """A transposed convolution: an ordinary one's gradient by its input. `behind`: what follows the flag."""
     data, weight = _tensor(inputs, 0), _tensor(inputs, 1)
     added, groups = _list(inputs, behind), inputs.values[behind + 1 : behind + 2]
-    if not added or not groups or not groups[0].isdecimal():
+    if not added or not groups or not re.fullmatch(r"[0-9]{1,9}", groups[0]):
         return None
     axes = len(data) - 2
     padding, stride, dilation, added = padding * axes, stride * axes, dilation * axes, added * axes
@@ -209,7 +209,7 @@ def _gradients(inputs: Inputs, wanted: int | None, most: int) -> int:
 
 def _convolution(inputs: Inputs, data: Shape, weight: Shape, out: Shape, products: int) -> CallWork | None:
     """`weight` is [outputs, inputs per group, ...]: what each output sums over."""
-    if min((*out, *weight)) <= 0:
+    if min((*out, *weight)) <= 0 or max(math.prod(data), math.prod(out)) >= ELEMENTS:
         return None
     flops = 2.0 * math.prod(out) * math.prod(weight[1:]) * products
     dtype = _dtype(inputs, 0) or _dtype(inputs, 1)

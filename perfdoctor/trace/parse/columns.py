@@ -20,6 +20,7 @@ Floats = npt.NDArray[np.floating[Any]]
 Flags = npt.NDArray[np.bool_]
 
 UNKNOWN = -1  # in a column of whole numbers: the trace does not say
+ELEMENTS = 2**63  # a tensor has fewer: they are counted by whole numbers of 64 bits
 ALL = slice(None)
 
 

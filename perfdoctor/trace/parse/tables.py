@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from perfdoctor.trace.parse.columns import (
+    ELEMENTS,
     UNKNOWN,
     DeviceEvents,
     HostEvents,
@@ -235,5 +236,5 @@ def _inputs(shapes: list[Any], args: Json) -> Inputs:
 def _shape(shape: Any) -> tuple[int, ...]:
     """The sizes of a tensor; () for what is none."""
     if isinstance(shape, list) and all(isinstance(size, int) for size in shape):
-        return tuple(shape)
+        return tuple(shape) if abs(math.prod(shape)) < ELEMENTS else ()
     return ()

@@ -60,7 +60,7 @@ def test_every_rank_has_its_step_and_its_exchange_told_apart():
 def test_the_cores_of_a_rank_are_those_of_its_last_sample_that_tells():
     team = ranks.team({}, {})
     procs = [{"role": "main", "rank": 0, "cores": "0-1"}, {"role": "worker", "rank": 1, "cores": "7"}]
-    host = ({"procs": procs}, {"procs": [{"role": "main", "rank": 0, "cores": None}]}, {})
+    host = ({"procs": procs}, {"procs": [{"role": "main", "rank": 0, "cores": None}]}, {"procs": 2.5})
     told = ranks.job_facts(replace(team, ranks=[replace(one, host=host) for one in team.ranks]))
     assert [rank.core_list for rank in told.ranks] == ["0-1", None]
 

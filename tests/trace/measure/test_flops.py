@@ -48,6 +48,12 @@ def test_a_product_moves_its_inputs_and_its_output_once() -> None:
         ("aten::add", inputs((3, 5), (3, 5))),
         ("aten::cudnn_convolution", inputs((8, 3, 32, 32), (16, 3, 3, 3))),  # the stride was not recorded
         ("aten::_flash_attention_forward", inputs((3, 5), (3, 5), (3, 5))),
+        ("aten::conv1d", inputs((8, 3, 9), (4, 3, 3), values=("", "", "", "[1]", "[9e999]", "[1]"))),
+        ("aten::conv1d", inputs((8, 3, 9), (4, 3, 3), values=("", "", "", "[1]", f"[{10**999}]", "[1]"))),
+        (
+            "aten::convolution",
+            inputs((8, 4, 9), (4, 3, 3), values=("",) * 3 + ("[1]",) * 3 + ("True", "[1]", "9" * 5000)),
+        ),
     ],
 )
 def test_what_cannot_be_told_is_not_guessed(op: str, given: Inputs) -> None:

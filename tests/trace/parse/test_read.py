@@ -229,6 +229,12 @@ def test_a_value_that_is_none_costs_no_other_argument_and_is_counted(tmp_path: P
     assert "2 events were not valid JSON" in (trace.skipped.because or "")
 
 
+def test_sizes_that_no_tensor_has_are_none(tmp_path: Path) -> None:
+    product = op("aten::mm", 200, 5, **{"Input Dims": [[2**62, 2], [8, 4], [2**61, 2]]})
+    trace = read(trace_files.save(tmp_path, trace_files.compact([product])))
+    assert [found.shapes for found in trace.inputs] == [((), (8, 4), (2**61, 2))]
+
+
 def test_events_without_usable_numbers_are_counted(tmp_path: Path) -> None:
     trace = read(
         trace_files.save(
