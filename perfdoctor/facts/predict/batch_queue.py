@@ -13,7 +13,8 @@ QUEUE_BATCHES = 256  # enough to fill any prefetch queue many times
 def queue(compute_s: float, data_s: float, spread: tuple[float, ...], workers: int, prefetch: int) -> float:
     """Mean step where batches cost `data_s` times one of `spread` each and are delivered in order."""
     costs = [data_s * factor for factor in _shuffled(spread)]
-    ahead = workers * prefetch
+    # More than there are batches change nothing: a damaged run may tell of a number that no memory holds.
+    workers, ahead = min(workers, QUEUE_BATCHES), min(workers * prefetch, QUEUE_BATCHES)
     # When each batch was ready and taken, behind what stands for the batches before them.
     ready, taken = [0.0] * workers, [0.0] * ahead
     now = 0.0
