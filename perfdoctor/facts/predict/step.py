@@ -17,6 +17,7 @@ from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RunRecords
 
 GOES_ON = 10.0  # times the steps seen, at least: nobody ends a training early of which a tenth is over
+MOST_WORKERS = 512  # several times the cores of the largest machines: only a damaged run tells of more
 
 
 @fact
@@ -34,6 +35,8 @@ def step_model(
     lost = cpu_contention(records.sharing, cpu.worth(1.0))
     if loader is None:
         return of_loop(timed.step, cores, lost)
+    if loader.num_workers > MOST_WORKERS:
+        return Missing(f"no loader has {loader.num_workers:,} workers")
     pins = pinning.busy if isinstance(pinning, PinningFacts) else (0.0, 0.0, 0.0)
     model = build(timed.step, loader, cores, lost, pins)
     if isinstance(model, Missing) or not run.was_to_go_on:

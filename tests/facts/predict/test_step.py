@@ -65,6 +65,12 @@ def test_a_training_that_was_to_go_on_pays_for_starting_workers_over_all_of_it(o
     assert (least_s == 0.0) == (steps_paying > 60)
 
 
+def test_of_more_workers_than_any_machine_starts_there_is_no_model():
+    found = step_model(records(), run(), TimedStep(STEP), CPU, replace(LOADER, num_workers=10**12), None)
+    assert isinstance(found, Missing)
+    assert found.reason == "no loader has 1,000,000,000,000 workers"
+
+
 def test_each_of_several_ranks_has_its_share_of_the_cores():
     alone, shared = (
         step_model(records(), run(ranks=ranks), TimedStep(STEP), CPU, None, None) for ranks in (1, 2)
