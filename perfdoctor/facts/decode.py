@@ -43,7 +43,7 @@ def sanitized(records: RunRecords) -> RunRecords:
 def processes(sample: Json) -> list[Json]:
     """The processes that a sample of the machine saw, whether it was sanitized or not."""
     procs = sample.get("procs")
-    return [proc for proc in procs if isinstance(proc, dict)] if isinstance(procs, list) else []
+    return [proc for proc in procs if isinstance(proc, dict)] if isinstance(procs, (list, tuple)) else []
 
 
 def _sanitized(entries: Iterable[Json]) -> tuple[Json, ...]:

@@ -22,7 +22,7 @@ def test_numbers_are_kept():
 @pytest.mark.parametrize("procs", [None, 2.5, "x", {"pid": 1}, [3, None], []])
 def test_a_damaged_sample_saw_no_process(procs):
     assert processes({"procs": procs}) == []
-    assert processes({"procs": [3, {"pid": 1}]}) == [{"pid": 1}]
+    assert processes({"procs": [3, {"pid": 1}]}) == processes({"procs": ({"pid": 1},)}) == [{"pid": 1}]
 
 
 def test_a_location_needs_a_file_and_a_line():
