@@ -235,6 +235,5 @@ def _inputs(shapes: list[Any], args: Json) -> Inputs:
 
 def _shape(shape: Any) -> tuple[int, ...]:
     """The sizes of a tensor; () for what is none."""
-    if isinstance(shape, list) and all(isinstance(size, int) for size in shape):
-        return tuple(shape) if abs(math.prod(shape)) < ELEMENTS else ()
-    return ()
+    good = isinstance(shape, list) and all(isinstance(size, int) for size in shape)
+    return tuple(shape) if good and abs(math.prod(shape)) < ELEMENTS else ()

@@ -43,7 +43,7 @@ PRIOR = 1.0  # rounds that this knowledge counts for: more of them would call bu
 MOST_KEPT = 0.6  # of what a turn is off, in the next: a handful of turns cannot tell more
 LEAST_OFF = 0.01  # of a fresh start's variance, below which what turns leave open makes no difference
 TRIMMED = 0.2  # of the turns of a round, at either end
-WITHOUT_ODD = 1.13  # times the variance of a mean of 5 to 12, so trimmed, where noise is normal: at most
+WITHOUT_ODD = 1.14  # times the variance of a mean of 5 to 12, so trimmed, where noise is normal: at most
 # Half width of an interval that decides, relative: how much faster is worth knowing, too.
 NARROW_ENOUGH = 0.10
 CONFIDENCE = 0.95  # that the interval holds the true ratio, at whichever look the trial ended
