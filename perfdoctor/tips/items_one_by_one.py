@@ -40,7 +40,7 @@ SHOWN = 3  # loops and modules named
     title="Feed whole batches to the model, not items one by one",
     bottleneck=Bottleneck.COMPUTE,
     effort=Effort.LINES,
-    checked=Checked.CPU_SCRIPTS,
+    checked=Checked.SCRIPTS,
     rivals=("tensor-loops", "uncompiled-model"),
 )
 def items_one_by_one(step: StepFacts, items: ItemLoopFacts) -> Advice | None:

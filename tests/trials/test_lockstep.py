@@ -26,7 +26,7 @@ from perfdoctor.runs import directory
 from perfdoctor.runs import records as recorded
 from perfdoctor.trials import lockstep
 from perfdoctor.trials.execution import Executor
-from perfdoctor.trials.plan import TrialPlan
+from perfdoctor.trials.plan import LEAST_TURNS, TrialPlan
 from perfdoctor.trials.sandbox import leftovers, protect
 from perfdoctor.trials.settings import flags, tweak_catalogue
 from perfdoctor.watch.signals import Stopped
@@ -333,7 +333,7 @@ def test_a_trial_takes_turns_and_finds_what_a_worker_brings(tmp_path: Path) -> N
     assert "whole-executions" not in slugs(found)
     assert found.rounds >= 2
     assert found.seconds <= 1.1 * SECONDS
-    assert all(len(each.turns_s) >= 3 for each in (*found.originals, *verdict.executions))
+    assert all(len(each.turns_s) >= LEAST_TURNS for each in (*found.originals, *verdict.executions))
     assert verdict.speedup is not None
     assert verdict.speedup.likely > 1.1
     assert verdict.outcome is Outcome.FASTER
