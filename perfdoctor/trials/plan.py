@@ -193,24 +193,18 @@ def in_turns(
     given_s = (seconds or usual_s(variants)) - spent_s
     crowding = max(1.0, sides * processes / max(processes, cores))  # alone, it had a core for each, or all
     start_s = (start_s + warm_up_steps * step_s + LEAVING_S) * crowding
-    cut = 1 + bool(spare_updates) + parks  # steps at the borders of a turn
-
-    def fitting(turn_steps: int, least: int) -> int:
-        """As many turns as fit into the time and into the script, 0 where fewer than the least do."""
-        turns = _most_telling(given_s, start_s, sides * turn_steps * step_s * SETTLING, least)
-        if longest_steps is not None:
-            turns = min(turns, int((longest_steps - warm_up_steps) / (SETTLING * turn_steps + cut)))
-        if steps is not None and whole.steps > turns * turn_steps:
-            return 0  # they are measured in one go, as asked
-        if steps is not None:
-            turns = min(turns, max(1, steps // turn_steps))
-        return turns if turns >= least else 0
-
-    turn_steps, turns = _turns(whole.period or 1, step_s, most_held, fitting)
+    room = _Room(
+        given_s=given_s,
+        start_s=start_s,
+        step_s=sides * step_s * SETTLING,
+        longest_steps=None if longest_steps is None else longest_steps - warm_up_steps,
+        cut=1 + bool(spare_updates) + parks,
+        asked_steps=None if steps is None else whole.steps,
+    )
+    turn_steps, turns = room.turns(whole.period or 1, step_s, most_held)
     if not turns:
         return None
-    cycle_s = sides * turn_steps * step_s * SETTLING
-    round_s = start_s + turns * cycle_s
+    round_s = start_s + turns * turn_steps * room.step_s
     return replace(
         whole,
         rounds=min(rounds or MOST_STARTS, max(LEAST_ROUNDS, int(given_s / round_s))),
@@ -227,16 +221,36 @@ def in_turns(
     )
 
 
-def _turns(
-    period: int, step_s: float, most_held: float, fitting: Callable[[int, int], int]
-) -> tuple[int, int]:
-    """(steps of a turn, turns): each holds the period where it can, else all together do."""
-    turn_steps = _turn_steps(step_s, most_held, period)
-    turns = fitting(turn_steps, LEAST_TURNS)
-    if turns or period == 1:
-        return turn_steps, turns
-    turn_steps = _turn_steps(step_s, most_held, 1)
-    return turn_steps, fitting(turn_steps, max(LEAST_TURNS, math.ceil(period / turn_steps)))
+@dataclass(frozen=True)
+class _Room:
+    """What its time, the script and who asked for it leave for the turns of a trial."""
+
+    given_s: float
+    start_s: float  # of all sides, until they have settled, and for them to leave
+    step_s: float  # of all sides, with what settles before it
+    longest_steps: int | None  # behind the warm-up; None: the script was not let to its end
+    cut: int  # steps at the borders of a turn
+    asked_steps: int | None
+
+    def turns(self, period: int, step_s: float, most_held: float) -> tuple[int, int]:
+        """(steps of a turn, turns): each holds the period where it can, else all together do; or 0 turns."""
+        turn_steps = _turn_steps(step_s, most_held, period)
+        turns = self._fitting(turn_steps, LEAST_TURNS)
+        if turns or period == 1:
+            return turn_steps, turns
+        turn_steps = _turn_steps(step_s, most_held, 1)
+        return turn_steps, self._fitting(turn_steps, max(LEAST_TURNS, math.ceil(period / turn_steps)))
+
+    def _fitting(self, turn_steps: int, least: int) -> int:
+        """As many turns as fit, 0 where fewer than the least do."""
+        turns = _most_telling(self.given_s, self.start_s, turn_steps * self.step_s, least)
+        if self.longest_steps is not None:
+            turns = min(turns, int(self.longest_steps / (SETTLING * turn_steps + self.cut)))
+        if self.asked_steps is not None and self.asked_steps > turns * turn_steps:
+            return 0  # they are measured in one go, as asked
+        if self.asked_steps is not None:
+            turns = min(turns, max(1, self.asked_steps // turn_steps))
+        return turns if turns >= least else 0
 
 
 def _most_telling(given_s: float, start_s: float, cycle_s: float, least: int) -> int:
