@@ -46,7 +46,8 @@ def now(live: LiveRecords, rollouts: float = 0.0) -> LiveNow:
 def _state(live: LiveRecords, records: RunRecords) -> LiveState:
     if records.run.get("outcome") != "running":
         return LiveState.ENDED
-    if live.silent_s > (_gone_after_s(records.host) if live.is_gone else LOST_AFTER_S):
+    silent_after_s = _gone_after_s(records.host) if live.is_gone else LOST_AFTER_S
+    if live.silent_s > silent_after_s and not live.outlasts_its_watch:
         return LiveState.LOST
     last = [rank.steps["marker"][-1] for rank in records.ranks.values() if rank.steps is not None]
     if last and all(marker == Marker.END for marker in last):

@@ -20,7 +20,7 @@ from perfdoctor.runs.directory import HOST_SAMPLES, LIST, RUN, Json, option, rea
 from perfdoctor.runs.records import whole
 from perfdoctor.runs.tails import CountedSteps, LinesTail, RowsTail, StepCurve
 from perfdoctor.runs.types import RankRecords, RunRecords
-from perfdoctor.runs.unended import is_gone
+from perfdoctor.runs.unended import SILENT_S, is_gone, lives
 from perfdoctor.wire import names
 from perfdoctor.wire.step_rows import STEPS
 
@@ -39,6 +39,7 @@ class LiveRecords:
     now_epoch_s: float = 0.0
     silent_s: float = 0.0  # since anything was written
     is_gone: bool = False  # the command and who watched it: known on their own host only
+    outlasts_its_watch: bool = False  # nothing was written for long, and the command is there
 
 
 class LiveRun:
@@ -66,13 +67,15 @@ class LiveRun:
             self._read_on()
         shown = self._shown()
         ranks = {rank: self._recent(rank, process) for rank, process in shown.items()}
+        silent_s = self._silent_s()
         return LiveRecords(
             RunRecords(self.path, self._run, ranks, tuple(self._booted), self._samples, dict(self._devices)),
             {rank: process.counted.steps for rank, process in shown.items()},
             next(iter(shown.values())).curve.steps_per_s if shown else (),
             time.time(),
-            self._silent_s(),
+            silent_s,
             is_gone(self._run, self._watcher_pid),
+            silent_s > SILENT_S and lives(self._run),
         )
 
     def _read_run(self) -> None:

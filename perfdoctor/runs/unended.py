@@ -25,7 +25,7 @@ def settled(path: Path, run: Json) -> Json:
     if run.get("outcome") != "running":
         return run
     watcher_pid = whole(read_json(path / names.CONFIG), "watcher_pid")
-    is_lost = is_gone(run, watcher_pid) or (_is_silent(path) and not _lives(run))
+    is_lost = is_gone(run, watcher_pid) or (_is_silent(path) and not lives(run))
     return {**run, "outcome": "lost"} if is_lost else run
 
 
@@ -42,7 +42,7 @@ def _is_of_here(run: Json) -> bool:
     return isinstance(host, dict) and host.get("name") == platform.node()
 
 
-def _lives(run: Json) -> bool:
+def lives(run: Json) -> bool:
     """Whether its command runs here: the process of that number began when it did."""
     import psutil  # here: only a run to which nothing is added any more needs it
 

@@ -77,6 +77,11 @@ def test_steps_below_a_window_are_left_out_of_the_mean_while_there_are_others():
         ([STEP], {"is_gone": True, "silent_s": 9.0, "host": [{"interval_s": 60.0}]}, LiveState.TRAINING),
         ([STEP], {"is_gone": True, "silent_s": 186.0, "host": [{"interval_s": 60.0}]}, LiveState.LOST),
         ([STEP, row(Marker.END, 1)], {}, LiveState.UNWATCHED),
+        (
+            [STEP, row(Marker.END, 1)],
+            {"silent_s": LOST_AFTER_S + 1, "outlasts_its_watch": True},
+            LiveState.UNWATCHED,
+        ),
         ([STEP], {"run": RUN | {"outcome": "ok", "exit_code": 0, "end_ns": 9_000 * MS}}, LiveState.ENDED),
         ([STEP], {"run": RUN | {"outcome": "signalled", "exit_code": -9}}, LiveState.ENDED),
         ((), {"run": {}}, LiveState.ENDED),

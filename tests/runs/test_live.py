@@ -5,6 +5,7 @@ import os
 import platform
 import shutil
 
+import psutil
 import pytest
 
 from perfdoctor.errors import NoSuchRun, NotARun
@@ -139,3 +140,16 @@ def test_silence_is_since_the_newest_file_was_written(run):
     assert LiveRun(run).look().silent_s < 60
     os.utime(run / "steps.rank1.bin", (1, 1))
     assert LiveRun(run).look().silent_s > 1e6
+
+
+def test_a_command_may_outlast_its_watch(run):
+    change(
+        run, pid=os.getpid(), host={"name": platform.node()}, started_epoch_s=psutil.Process().create_time()
+    )
+    assert not LiveRun(run).look().outlasts_its_watch
+    for path in run.iterdir():
+        os.utime(path, (1, 1))
+    assert LiveRun(run).look().outlasts_its_watch
+    change(run, pid=GONE)
+    os.utime(run / "run.json", (1, 1))
+    assert not LiveRun(run).look().outlasts_its_watch
