@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Protocol
+from typing import Any, List
 
 from .. import patch
 from ..loss_graph import operation_of
 from ..recorder import clock
+from .seen_calls import SeenCall
 
 NODES_MAX = 16  # of the graph, for one call
-
-
-class TimedCall(Protocol):
-    """A call whose part of backward is timed."""
-
-    backward_ns: int
 
 
 class NodeTimer:
@@ -22,7 +17,7 @@ class NodeTimer:
 
     __slots__ = ("begin_ns", "call")
 
-    def __init__(self, call: TimedCall) -> None:
+    def __init__(self, call: SeenCall) -> None:
         self.call = call
         self.begin_ns = 0
 
@@ -35,7 +30,7 @@ class NodeTimer:
         self.call.backward_ns += clock() - self.begin_ns
 
 
-def time_backward(part: str, call: TimedCall, results: List[Any], given: List[Any]) -> None:
+def time_backward(part: str, call: SeenCall, results: List[Any], given: List[Any]) -> None:
     """Time the nodes between what came out and what went in, for the part of the probe with this name."""
     seen = [value.grad_fn for value in given if value.grad_fn is not None]
     todo = [value.grad_fn for value in results if value.grad_fn is not None]

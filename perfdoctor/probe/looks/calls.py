@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from _thread import get_ident
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Tuple, TypeVar
+from typing import TYPE_CHECKING, Any, List, Optional, Tuple
 
 from ...wire.step_rows import BACKWARD, DISTURBED, OPTIMIZER
 from .. import patch, stand_ins
@@ -40,24 +40,8 @@ STEP_NS = 25_000_000
 SHARE = 0.005
 TRAINED = (BACKWARD, OPTIMIZER)  # phases in which all depends on parameters
 LEAD = 3  # updates from asking to looking: a look at the calls of modules, asked for then too, is over
-LINES_MAX = 10  # written down, of each look
-NAMES_MAX = 3  # of functions, for each line
 UPDATES_MAX = 64  # while one step is waited for: the optimizer that ends it may have had its last
 PASSES_MAX = 64  # in eval mode in one step, where each step makes some; more are an evaluation, or serve
-
-
-class SeenCall:
-    """One call of a looked-at step."""
-
-    __slots__ = ("line", "name", "ns")
-
-    def __init__(self, name: str, ns: int) -> None:
-        self.name = name
-        self.ns = ns
-        self.line: Optional[Dict[str, Any]] = None  # the user's that made it
-
-
-Call = TypeVar("Call", bound=SeenCall)
 
 
 class CallViewer:
@@ -354,33 +338,6 @@ class GuardedViewer:
         self.after = patch.guarded(name, viewer.after)
         self.tell = patch.guarded(name, unseen(viewer.tell))
         self.end = patch.guarded(name, unseen(viewer.end))
-
-
-def name_of(function: Any) -> str:
-    """What tells a function of torch's from the others; of a property it is the property's name."""
-    owner: Any = getattr(function, "__self__", None)
-    name = str(getattr(function, "__name__", function))
-    return f"{owner.__name__}.{name}" if name == "__get__" and hasattr(owner, "__name__") else name
-
-
-def costliest_lines(calls: Iterable[Call]) -> List[Tuple[List[Call], float, List[str]]]:
-    """(calls of a line, their seconds, names of their functions), the costliest first."""
-    lines: Dict[str, List[Call]] = {}
-    for call in calls:
-        lines.setdefault(str(call.line), []).append(call)
-    found = []
-    for same in lines.values():
-        names: Dict[str, int] = {}
-        for call in same:
-            names[call.name] = names.get(call.name, 0) + call.ns
-        costliest = sorted(names, key=lambda name: -names[name])
-        found.append((same, seconds_of(same), costliest[:NAMES_MAX]))
-    return sorted(found, key=lambda line: -line[1])[:LINES_MAX]
-
-
-def seconds_of(calls: Iterable[SeenCall]) -> float:
-    """What these took."""
-    return sum(call.ns for call in calls) / 1e9
 
 
 def disturb(recorder: Recorder) -> None:

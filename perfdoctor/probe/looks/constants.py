@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ..user_frames import user_line
 from ..wrapping import Args, Kwargs
-from .calls import SeenCall, name_of
+from .seen_calls import SeenCall, name_of
 from .transforms import is_wrapped
 
 CALLS_MAX = 4_000  # with constant inputs in one step: a validation inside must not fill memory

@@ -15,8 +15,8 @@ from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Tuple
 from ..module_parts import gradient_of
 from ..user_frames import user_line
 from ..wrapping import Args, Kwargs
-from .calls import SeenCall, name_of
 from .constants import some_elements
+from .seen_calls import SeenCall, name_of
 
 COPYING = frozenset(
     "clone __deepcopy__ contiguous repeat tile cat concat concatenate hstack vstack dstack stack"
@@ -73,7 +73,7 @@ class StepCopies:
         self.earlier = earlier
         self.copied: Dict[Any, Any] = {}
         self.written: Dict[int, Any] = {}  # storages that copies returned
-        self.repeated: List[CopyCall] = []
+        self.found: List[CopyCall] = []
         self.weights = set(weights)  # storages of parameters, and those that copies of them were written to
         self.gradients = set(gradients)  # likewise
         if earlier is not None:
@@ -111,7 +111,7 @@ class StepCopies:
         if self.earlier is not None and self.earlier.holds(parts):
             call = CopyCall(name, ns, size, weights, gradients)
             call.line = user_line()
-            self.repeated.append(call)
+            self.found.append(call)
         if len(self.copied) < KNOWN_MAX:
             self.copied.update((part.key, part.alive) for part in parts)
             if name != "copy_":

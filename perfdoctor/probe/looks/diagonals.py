@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 from ..user_frames import modules_between, user_line
 from ..wrapping import Args, Kwargs
 from .backward_time import time_backward
-from .calls import SeenCall, name_of
+from .seen_calls import SeenCall, name_of
 
 PRODUCTS = frozenset(
     "matmul __matmul__ __rmatmul__ mm bmm mv addmm addmv baddbmm linear einsum tensordot inner"
@@ -39,11 +39,10 @@ Seen = Tuple[str, List[Any], List[Any], List[Any]]
 class DiagonalCall(SeenCall):
     """One call that made, handled or used a diagonal matrix."""
 
-    __slots__ = ("backward_ns", "distribution", "matrices", "width")
+    __slots__ = ("distribution", "matrices", "width")
 
     def __init__(self, name: str, ns: int, matrix: Any) -> None:
         super().__init__(name, ns)
-        self.backward_ns = 0
         self.width = matrix.shape[-1]
         self.matrices = matrix.numel() // max(1, self.width * self.width)
         self.distribution = any(module.startswith("torch.distributions") for module in modules_between())

@@ -13,7 +13,7 @@ from ..user_frames import user_line
 from ..wrapping import Args, Kwargs
 from . import diagonals
 from .backward_time import time_backward
-from .calls import SeenCall, name_of
+from .seen_calls import SeenCall, name_of
 
 CONVOLUTION = "conv1d"
 # Of two factors; where the kernel is the first, its rows are as long as its last dimension.
@@ -32,11 +32,10 @@ DISTINCT_SHARE = 0.2
 class FourierProduct(SeenCall):
     """One product with the rows of a Fourier transform."""
 
-    __slots__ = ("backward_ns", "hop", "rows", "taps")
+    __slots__ = ("hop", "rows", "taps")
 
     def __init__(self, name: str, ns: int, kernel: Any, hop: int) -> None:
         super().__init__(name, ns)
-        self.backward_ns = 0
         self.rows, self.taps = kernel.shape
         self.hop = hop
         self.line = user_line()

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from ..user_frames import user_line
 from ..wrapping import Args, Kwargs
 from . import diagonals
-from .calls import SeenCall, name_of
+from .seen_calls import SeenCall, name_of
 
 # Each is one that `diagonals` knows too: of one call, only one of both is to tell.
 PRODUCTS = frozenset(
@@ -35,13 +35,13 @@ MADE_MAX = 2_000  # tensors of one step whose making is remembered
 class ZeroProduct(SeenCall):
     """One product with a matrix that is mostly zero."""
 
-    __slots__ = ("backward_ns", "columns", "nonzero_share", "one_hot", "rows")
+    __slots__ = ("columns", "nonzero_share", "one_hot", "rows")
 
     def __init__(self, name: str, ns: int, share: float, one_hot: bool) -> None:
         super().__init__(name, ns)
         self.nonzero_share = share
         self.one_hot = one_hot
-        self.backward_ns = self.rows = self.columns = 0
+        self.rows = self.columns = 0
 
 
 class MadeMatrix:

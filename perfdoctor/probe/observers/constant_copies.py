@@ -10,8 +10,9 @@ from typing import Any, Dict, List, Optional
 
 from ...wire.events.constant_copies import ConstantCopiesLineEvent, ConstantCopiesLookEvent
 from .. import patch
-from ..looks.calls import UPDATES_MAX, SeenCall, costliest_lines, disturb, seconds_of
+from ..looks.calls import UPDATES_MAX, disturb
 from ..looks.constants import some_elements
+from ..looks.seen_calls import SeenCall, costliest_lines, seconds_of
 from ..observer import Watch, observer
 from ..recorder import Recorder
 from ..user_frames import user_line

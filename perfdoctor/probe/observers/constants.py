@@ -9,8 +9,9 @@ from typing import Any, Dict, Optional, Tuple
 
 from ...wire.events.constants import ConstantsLineEvent, ConstantsLookEvent
 from ...wire.step_rows import FORWARD
-from ..looks.calls import CallViewer, costliest_lines, seconds_of
+from ..looks.calls import CallViewer
 from ..looks.constants import OuterTensors, StepCalls
+from ..looks.seen_calls import costliest_lines, number_of_lines, seconds_of
 from ..observer import Watch, observer
 from ..wrapping import Args, Kwargs
 
@@ -68,7 +69,7 @@ class Constants(CallViewer):
                 calls=self.step.calls,
                 constants=len(proven),
                 seconds=seconds_of(proven),
-                lines=len({str(call.line) for call in proven}),
+                lines=number_of_lines(proven),
                 called_s=self.called_ns / 1e9,
             )
         )

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import List, Optional
 
+from ...wire.events import Event
 from ...wire.events.copies import CopiesLineEvent, CopiesLookEvent
-from ...wire.step_rows import DATA_WAIT
-from ..looks.calls import CallViewer, costliest_lines, seconds_of
-from ..looks.copies import MOSTLY, StepCopies, storages_of
+from ..looks.copies import MOSTLY, CopyCall, StepCopies, storages_of
+from ..looks.seen_calls import CallsByLine, number_of_lines, seconds_of
 from ..observer import Watch, observer
-from ..wrapping import Args, Kwargs
 
 
-class RepeatedCopies(CallViewer):
-    """The repeated copies of one process."""
-
-    def __init__(self, watch: Watch) -> None:
-        self.watch = watch
-        self.step: Optional[StepCopies] = None  # under way
+class RepeatedCopies(CallsByLine):
+    """The copies of one process that both steps of a pair make."""
 
     def begin(self) -> None:
         """See what is copied."""
@@ -31,52 +26,30 @@ class RepeatedCopies(CallViewer):
         weights, gradients = storages_of(self.watch.torch, self.watch.lines.optimizers)
         return StepCopies(self.watch.torch, earlier, weights, gradients)
 
-    def before(self, phase: int, function: Any, args: Args, kwargs: Kwargs, gap_ns: int) -> Any:
-        """What goes in; collating copies, as it should."""
-        if self.step is None or phase == DATA_WAIT:
-            return None
-        call = self.step.before(function, args, kwargs)
-        return None if call is None else (self.step, call)
-
-    def after(self, seen: Tuple[StepCopies, Any], function: Any, result: Any, ns: int) -> None:
-        """What came out."""
-        step, call = seen
-        step.after(call, result, ns)
-
-    def tell(self, look: int, step_s: float) -> float:
-        """Write down what both steps of this pair copied."""
-        assert self.step is not None
-        repeated = self.step.repeated
-        lines = costliest_lines(repeated)
-        self.watch.write(
-            CopiesLookEvent(
-                look=look,
-                step_s=step_s,
-                calls=len(repeated),
-                bytes=sum(call.bytes for call in repeated),
-                seconds=seconds_of(repeated),
-                lines=len({str(call.line) for call in repeated}),
-            )
+    def of_step(self, look: int, step_s: float, found: List[CopyCall]) -> Event:
+        """All of them."""
+        return CopiesLookEvent(
+            look=look,
+            step_s=step_s,
+            calls=len(found),
+            bytes=sum(call.bytes for call in found),
+            seconds=seconds_of(found),
+            lines=number_of_lines(found),
         )
-        for calls, seconds, names in lines:
-            size = sum(call.bytes for call in calls)
-            self.watch.write(
-                CopiesLineEvent(
-                    look=look,
-                    bytes=size,
-                    calls=len(calls),
-                    seconds=seconds,
-                    names=names,
-                    weights=sum(call.bytes for call in calls if call.weights) > MOSTLY * size,
-                    gradients=sum(call.bytes for call in calls if call.gradients) > MOSTLY * size,
-                    at=calls[0].line,
-                )
-            )
-        return seconds_of(repeated) / step_s if step_s > 0 else 1.0
 
-    def end(self) -> None:
-        """Forget the pair."""
-        self.step = None
+    def of_line(self, look: int, calls: List[CopyCall], seconds: float, names: List[str]) -> Event:
+        """Those of one line."""
+        size = sum(call.bytes for call in calls)
+        return CopiesLineEvent(
+            look=look,
+            bytes=size,
+            calls=len(calls),
+            seconds=seconds,
+            names=names,
+            weights=sum(call.bytes for call in calls if call.weights) > MOSTLY * size,
+            gradients=sum(call.bytes for call in calls if call.gradients) > MOSTLY * size,
+            at=calls[0].line,
+        )
 
 
 @observer

@@ -6,7 +6,8 @@ from typing import Any, Dict, List, Optional
 
 from ...wire.events.embeddings import RenormalisationLookEvent, RenormalisedTableEvent
 from ...wire.step_rows import DATA_WAIT
-from ..looks.calls import CallViewer, SeenCall, costliest_lines, name_of, seconds_of
+from ..looks.calls import CallViewer
+from ..looks.seen_calls import SeenCall, costliest_lines, name_of, seconds_of
 from ..observer import Watch, observer
 from ..user_frames import user_line
 from ..wrapping import Args, Kwargs

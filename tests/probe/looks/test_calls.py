@@ -14,7 +14,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from perfdoctor.probe import patch
-from perfdoctor.probe.looks.calls import CallLooks, CallViewer, GuardedViewer, SeenCall, costliest_lines
+from perfdoctor.probe.looks.calls import CallLooks, CallViewer, GuardedViewer
+from perfdoctor.probe.looks.seen_calls import SeenCall, costliest_lines
 from perfdoctor.probe.stand_ins import StandIns, stands_in
 from perfdoctor.probe.user_frames import user_frames
 from perfdoctor.wire.step_rows import DISTURBED

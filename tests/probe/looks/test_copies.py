@@ -14,12 +14,12 @@ from perfdoctor.probe.looks.copies import ITEMS_ASKED, ITEMS_MAX, StepCopies, st
 
 def copied(function, *args, step, **kwargs):
     """Call as the mode does; whether that repeated the step before."""
-    known = len(step.repeated)
+    known = len(step.found)
     seen = step.before(function, args, kwargs)
     result = function(*args, **kwargs)
     if seen is not None:
         step.after(seen, result, 1_000)
-    return result, len(step.repeated) > known
+    return result, len(step.found) > known
 
 
 def two_steps():
@@ -32,7 +32,7 @@ def test_a_tensor_is_the_same_through_any_view_of_all_of_it_and_after_a_change()
     assert not copied(torch.Tensor.clone, weight.data, step=first)[1]
     weight.data.add_(1)
     assert copied(torch.Tensor.clone, weight.detach(), step=second)[1]
-    assert second.repeated[0].bytes == 40
+    assert second.found[0].bytes == 40
 
 
 def test_memory_that_was_freed_and_is_used_again_is_another_tensor():
@@ -98,7 +98,7 @@ def test_a_tensor_of_a_transform_has_no_memory_and_is_left_alone():
     data, (first, second) = torch.ones(3, 4), two_steps()
     for step in (first, second):
         torch.func.vmap(lambda row, step=step: copied(torch.Tensor.clone, row, step=step)[0])(data)
-    assert second.repeated == []
+    assert second.found == []
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_copies_of_what_an_optimizer_trains_are_of_weights(function, given):
     for step in (first, second):
         copied(function, given(net), step=step)
         copied(torch.Tensor.clone, data, step=step)
-    assert [call.weights for call in second.repeated] == [True, False]
+    assert [call.weights for call in second.found] == [True, False]
 
 
 @pytest.mark.parametrize("set_to_none", [True, False])
@@ -134,7 +134,7 @@ def test_gradients_that_are_set_to_zero_lie_in_the_same_memory_and_are_told_from
         copied(torch.cat, [weight.grad.flatten() for weight in net.parameters()], step=step)
         copied(torch.Tensor.clone, net.weight.data, step=step)
     del kept
-    shown = [(call.weights, call.gradients) for call in step.repeated]
+    shown = [(call.weights, call.gradients) for call in step.found]
     assert shown[-1] == (True, False)
     assert set_to_none or shown == [(False, True), (True, False)]
 
@@ -152,7 +152,7 @@ def test_a_copy_of_a_copy_of_weights_is_one_as_well_and_a_small_part_of_weights_
     again(first)
     second = StepCopies(torch, first, weights)
     again(second)
-    assert [call.weights for call in second.repeated] == [True, False]
+    assert [call.weights for call in second.found] == [True, False]
 
 
 def test_parameters_that_are_written_without_gradients_count():
