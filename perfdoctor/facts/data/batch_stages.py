@@ -10,8 +10,9 @@ from dataclasses import replace
 
 from perfdoctor.facts.data.called_back import CalledFunctions, UserFunction
 from perfdoctor.facts.device.device import CopyFacts
+from perfdoctor.facts.host.line_costs import line_costs
 from perfdoctor.facts.host.outside_training import OutsideTraining
-from perfdoctor.facts.host.stacks import NO_STACKS, line_costs, threads, too_few_of
+from perfdoctor.facts.host.stacks import NO_STACKS, threads, too_few_of
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame, Owner
 from perfdoctor.facts.user_source.intervals import Intervals

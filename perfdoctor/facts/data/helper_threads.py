@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from perfdoctor.facts.data.batch_stages import FETCH
 from perfdoctor.facts.decode import Json
+from perfdoctor.facts.host.line_costs import line_costs
 from perfdoctor.facts.host.resources import OwnSamples, growth
-from perfdoctor.facts.host.stacks import NO_STACKS, line_costs, sampled_lines, threads
+from perfdoctor.facts.host.stacks import NO_STACKS, sampled_lines, threads
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame, Owner
 from perfdoctor.facts.user_source.library_table import of_frame, of_statement, of_wait

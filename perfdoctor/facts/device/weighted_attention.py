@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from perfdoctor.facts.device.attention import SEEN, attention_of, of_forward
 from perfdoctor.facts.device.device import AttentionFacts
-from perfdoctor.facts.host.stacks import line_costs, threads
+from perfdoctor.facts.host.line_costs import line_costs
+from perfdoctor.facts.host.stacks import threads
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame, Owner, wrapped
 from perfdoctor.facts.user_source.origins import called_name

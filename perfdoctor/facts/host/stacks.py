@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import pairwise
 
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.host.anchors import CodePlace, FrameStack, training_lines, updating_lines
+from perfdoctor.facts.host.line_costs import costliest, line_costs
 from perfdoctor.facts.host.logging_frames import (
     LOGGING_NAMES,
     MODULE_FILE,
@@ -22,7 +23,15 @@ from perfdoctor.facts.host.logging_frames import (
 from perfdoctor.facts.host.outside_training import OutsideTraining
 from perfdoctor.facts.host.sampled_shares import sampled_share
 from perfdoctor.facts.host.shared_lines import SharingStatement, phases_around, sharing_statement
-from perfdoctor.facts.user_source.frames import Frame, Owner, called_by_optimizer, in_closure, parse, wrapped
+from perfdoctor.facts.user_source.frames import (
+    Frame,
+    Owner,
+    callback_in,
+    called_by_optimizer,
+    in_closure,
+    parse,
+    wrapped,
+)
 from perfdoctor.facts.user_source.intervals import Intervals
 from perfdoctor.facts.user_source.known_calls import PURE_METHODS
 from perfdoctor.facts.user_source.library_table import of_wait
@@ -37,7 +46,6 @@ from perfdoctor.runs.types import RankRecords
 
 NO_STACKS = Missing("no stack samples were taken")
 FEW = 5  # samples of the main thread below which nothing is said
-MOST_LINES = 20  # per phase
 _Below = tuple[Frame, "str | None", "str | None"]  # the user's line, the innermost function, the kind
 WRAP_C = {Phase.DATA_WAIT, Phase.HOST_TO_DEVICE, Phase.GRAD_SYNC}  # wrappers of what may be written in C
 # A call of torch's in a looked-at step, where no frame stands in for the script's.
@@ -80,7 +88,7 @@ def sampled_lines(rank: RankRecords, step: StepFacts, sources: Sources) -> Stack
         phase: line_costs(costs, sampled_share(phase, timed[phase], costs.total(), total), sources)
         for phase, costs in counted.items()
     }
-    phases[Phase.OTHER] = _costliest(
+    phases[Phase.OTHER] = costliest(
         (
             *phases.get(Phase.OTHER, ()),
             *line_costs(called_back, sampled_share(Phase.OTHER, back, called_back.total(), total), sources),
@@ -251,6 +259,13 @@ class StackLines:
 
     def _role(self, frames: Sequence[Frame]) -> tuple[Role, int]:
         """What the line is for in the innermost training loop, and the frame that says so."""
+        role, level = self._role_in_loop(frames)
+        callback = callback_in(frames)
+        if level < callback and role in {Role.TRAINS, Role.COMPUTE}:
+            return Role.REST, callback  # beside the training, whatever its trainer gets from it
+        return role, level
+
+    def _role_in_loop(self, frames: Sequence[Frame]) -> tuple[Role, int]:
         inside, level, taken = not self.anchors, -1, False
         if self.outside.holds(frames):
             return Role.OUTSIDE, level
@@ -377,24 +392,3 @@ def _calls_model(beyond: Sequence[Frame]) -> bool:
     """Whether a module of torch's is called, other than one that prepares data."""
     called = any(MODULE_FILE.search(frame.file) for frame in beyond)
     return called and not any(TRANSFORMS.search(frame.file) for frame in beyond)
-
-
-def line_costs(
-    counted: Mapping[tuple[Frame, str | None, str | None], int], share: float, sources: Sources
-) -> tuple[LineCost, ...]:
-    """Lines, costliest first; together they take `share`."""
-    total = sum(counted.values())
-    lines: dict[tuple[str, int, str | None], Counter[tuple[str, str | None]]] = defaultdict(Counter)
-    for (user, leaf, kind), count in counted.items():
-        lines[user.file, user.line, kind][user.function, leaf] += count
-    costs = []
-    for (file, line, kind), below in lines.items():
-        samples = sum(below.values())
-        (function, leaf), _ = below.most_common(1)[0]
-        at = Location(file, line, function, sources.text(file, line))
-        costs.append(LineCost(at, share * samples / total, samples, leaf, kind))
-    return _costliest(costs)
-
-
-def _costliest(costs: Iterable[LineCost]) -> tuple[LineCost, ...]:
-    return tuple(sorted(costs, key=lambda cost: (-cost.share, cost.at.file, cost.at.line))[:MOST_LINES])

@@ -21,6 +21,8 @@ _TORCH = re.compile(rf"[/\\](?:site|dist)-packages[/\\]torch[/\\]|{GENERATED}")
 _COMPILER = re.compile(r"[/\\]torch[/\\](?:_dynamo[/\\]convert_frame|_inductor[/\\]compile_fx)\.py$")
 # Seen through its hooks: no frame of the probe.
 _OPTIMIZER = re.compile(r"torch[/\\]optim[/\\]optimizer\.py$")
+# What trainers call the callbacks by that they were given: of Lightning, transformers, ignite.
+_CALLBACKS = frozenset(("_call_callback_hooks", "call_event", "_fire_event"))
 _OPTIMIZERS = re.compile(r"torch[/\\]optim[/\\](?!optimizer\.py)")
 
 WRAPPERS = {
@@ -109,6 +111,16 @@ def called_by_optimizer(frames: Sequence[Frame]) -> bool:
     """Whether a stack that no phase is around is in a closure, such as a trainer's with its callbacks."""
     phases = wrapped(frames)
     return bool(phases) and frames[phases[-1]].phase is Phase.OPTIMIZER
+
+
+def callback_in(frames: Sequence[Frame]) -> int:
+    """The user's frame that a trainer calls as one of its callbacks; -1 where there is none."""
+    called = False
+    for index, frame in enumerate(frames):
+        called = called or (frame.owner is Owner.LIBRARY and frame.name in _CALLBACKS)
+        if called and frame.owner is Owner.USER:
+            return index
+    return -1
 
 
 @lru_cache(maxsize=65536)

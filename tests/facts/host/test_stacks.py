@@ -120,6 +120,29 @@ def test_what_lightning_gathers_is_logging_and_not_computing_in_a_callback_too(b
     assert (line.kind, line.interval.of_lightning) == ("logging", True)
 
 
+PERCENTILE = "percentile (/venv/lib/python3.11/site-packages/numpy/lib/_function_base_impl.py:4246)"
+
+
+@pytest.mark.parametrize(
+    ("calls", "kind"),
+    [
+        pytest.param(f"_call_callback_hooks ({LIGHTNING}/trainer/call.py:228)", None, id="a-callback"),
+        pytest.param(
+            f"_call_lightning_module_hook ({LIGHTNING}/trainer/call.py:177)", "compute", id="a-hook"
+        ),
+    ],
+)
+def test_what_a_trainers_callback_calculates_is_no_part_of_the_update(calls, kind):
+    found = other(stack(at(6), *IN_CLOSURE, calls, at(16, "on_after_backward"), PERCENTILE))
+    assert list(found) == [(16, kind)]
+
+
+def test_a_callback_that_computes_with_torch_computes():
+    called = f"CallbackHandler.call_event ({LIGHTNING.replace('lightning/pytorch', 'transformers')}/trainer_callback.py:543)"
+    average = f"lerp_ ({TORCH}/_foreach.py:9)"
+    assert list(other(stack(at(6), *IN_CLOSURE, called, at(16, "on_step_end"), average))) == [(16, "compute")]
+
+
 MODULE = f"Module._call_impl ({TORCH}/nn/modules/module.py:1800)"
 REDIRECTED = (
     at(4),
