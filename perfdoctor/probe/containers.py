@@ -42,6 +42,16 @@ def values_of(mapping: Any, most: int) -> List[Any]:
     return list(islice(dict.values(mapping), most))
 
 
+def tensors_in(kind: type, value: Any, most: int, depth: int = 3) -> List[Any]:
+    """The first tensors of this type in lists and dicts of them, so deep."""
+    if isinstance(value, kind):
+        return [value]
+    if not depth or not (is_sequence(value) or is_mapping(value)):
+        return []
+    items = values_of(value, most) if is_mapping(value) else first_of(value, most)
+    return [tensor for item in items for tensor in tensors_in(kind, item, most, depth - 1)][:most]
+
+
 def fields_of(value: Any) -> Dict[str, Any]:
     """The attributes that an object holds itself; none where it has no dictionary of them."""
     try:
