@@ -49,14 +49,15 @@ SHOWN = 3  # lines
 )
 def zero_weight_losses(step: StepFacts, losses: ZeroWeightLossFacts) -> Advice | None:
     """Advises a condition around parts to which nothing but zeros comes back."""
-    forward, backward = losses.share, step.share(Phase.BACKWARD)
+    backward = step.share(Phase.BACKWARD)
+    forward = min(losses.share, 1.0 - backward)
     if losses.of_called > ALL:
         return None
     behind = backward * losses.of_called
     part = losses.part
     low = part.low * (forward + BACKWARD_LOW * behind)
     likely = part.likely * (forward + behind)
-    high = min(1.0, part.high * (forward + min(backward, BACKWARD_HIGH * behind)))
+    high = part.high * (forward + min(backward, BACKWARD_HIGH * behind))
     if likely < NOTICEABLE:
         return None
     seen = f"in the last {losses.zeros} of {losses.samples} sampled steps"
