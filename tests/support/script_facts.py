@@ -62,10 +62,10 @@ def repeats(
     again: int = 43,
     by_chance: bool = False,
     module: str = "Net",
-    count: float = 1.0,
+    **given: Any,
 ) -> RepeatedCallFacts:
     """One module called on two lines."""
-    found = Repeat(module, at(first), at(again), share, seen, recording, by_chance, count)
+    found = Repeat(module, at(first), at(again), share, seen, recording, by_chance, **given)
     return RepeatedCallFacts((found,) if share else (), 6)
 
 

@@ -25,7 +25,7 @@ FEW = 3  # fewer do not tell what every step does
 
 @dataclass(frozen=True)
 class Repeat:
-    """Two places that call one module with the same arguments, the second of them in vain."""
+    """Two places that call one module with the same arguments, the second in vain; they may be one."""
 
     module: str
     first: Location
@@ -35,6 +35,9 @@ class Repeat:
     recording: bool  # both recorded gradients
     by_chance: bool = False  # they differ, as by dropout, and backward goes through the first only
     count: float = 1.0  # of calls in vain, in a sampled step that shows them
+    times: float = 2.0  # that the module is called with one input, the first of them included
+    walked: bool = False  # backward goes through all of these calls
+    projections: bool = False  # only those of attention's keys and values are repeated
 
     @property
     def parametrizes(self) -> bool:
@@ -86,11 +89,11 @@ def repeated_call_facts(rank: RankRecords, sources: Sources) -> RepeatedCallFact
         return None
     numbers = {sample.look for sample in samples}
     seconds = sum(sample.seconds for sample in samples)
-    pairs: dict[tuple[Location, Location, bool], list[RepeatedCallEvent]] = {}
+    pairs: dict[tuple[Location, Location, bool, bool], list[RepeatedCallEvent]] = {}
     for event in rank.of(RepeatedCallEvent):
         first, again = location(event.first), location(event.at)
         if first is not None and again is not None and event.look in numbers:
-            pairs.setdefault((first, again, event.by_chance), []).append(event)
+            pairs.setdefault((first, again, event.by_chance, event.projections), []).append(event)
     repeats = [
         Repeat(
             module=events[0].module or "module",
@@ -101,11 +104,19 @@ def repeated_call_facts(rank: RankRecords, sources: Sources) -> RepeatedCallFact
             recording=all(event.recording for event in events),
             by_chance=by_chance,
             count=median(event.count for event in events),
+            times=median(map(_times, events)),
+            walked=all(event.walked for event in events),
+            projections=projections,
         )
-        for (first, again, by_chance), events in pairs.items()
+        for (first, again, by_chance, projections), events in pairs.items()
         if not (by_chance and _feeds_update(events[0], sources))
     ]
     return RepeatedCallFacts(tuple(sorted(repeats, key=lambda one: -one.share)), len(samples))
+
+
+def _times(event: RepeatedCallEvent) -> float:
+    """How often a module was called with one input; recordings of older versions do not tell."""
+    return 1 + event.count / event.inputs if event.inputs else 2.0
 
 
 def _feeds_update(event: RepeatedCallEvent, sources: Sources) -> bool:

@@ -3,12 +3,14 @@
 It is where both did the same. Where they differ by chance, as dropout makes them, both may be meant; then
 hooks on the nodes of their results tell whether a backward went through one of them only. The hooks refer to
 nothing of the script's, and have no effect on gradients.
+
+Of attention a part may be needless: what it makes of keys and values that it was given before.
 """
 
 from __future__ import annotations
 
 import weakref
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 from ...wire.events.training import RepeatedCallEvent
 from .. import patch
@@ -79,7 +81,7 @@ class Call:
         self.versions = versions  # of the parameters of the outermost module
         self.key: Any = None
         self.alive: List[Any] = []  # weak references to the tensors it was given
-        self.inside: List[Repeat] = []
+        self.inside: List[CalledAgain] = []
         self.lines: List[Any] = []  # of the user's, innermost first
         self.recording = False
         self.use: Optional[GraphUse] = None  # of a module that was called again
@@ -98,29 +100,40 @@ class Call:
         return self.lines[0] if self.lines else None
 
 
-Repeat = Tuple[Call, Call, bool]  # two calls, and whether both did the same
+class CalledAgain(NamedTuple):
+    """Two calls of one module."""
+
+    first: Call
+    again: Call
+    alike: bool  # both did the same
+    projections: Optional[float] = None  # the part of `again` for keys and values, if only these are alike
 
 
-def told(look: int, repeats: List[Repeat]) -> Iterator[RepeatedCallEvent]:
+def told(look: int, repeats: List[CalledAgain]) -> Iterator[RepeatedCallEvent]:
     """What was called in vain, by the lines of the two calls."""
-    pairs: Dict[Any, List[Repeat]] = {}
-    for first, again, alike in repeats:
+    pairs: Dict[Any, List[CalledAgain]] = {}
+    for first, again, alike, part in repeats:
         needed, needless = (again, first) if not alike and _is_walked(again) else (first, again)
         if alike or (_is_walked(needed) and needless.use is not None and needless.use.in_vain):
-            same = pairs.setdefault((str(needed.line), str(needless.line), alike), [])
-            same.append((needed, needless, alike))
+            same = pairs.setdefault((str(needed.line), str(needless.line), alike, part is not None), [])
+            same.append(CalledAgain(needed, needless, alike, part))
     for same in list(pairs.values())[:TOLD_MAX]:
-        needed, needless, alike = same[0]
+        needed, needless, alike, part = same[0]
+        # one that is given what two others were given took its time once
+        taken = {id(one.again): one.again.ns * (one.projections or 1) for one in same}
         yield RepeatedCallEvent(
             look=look,
             module=needless.module_type,
             count=len(same),
-            seconds=sum({id(call): call.ns for _, call, _ in same}.values()) / 1e9,
-            recording=all(one.recording and two.recording for one, two, _ in same),
+            seconds=sum(taken.values()) / 1e9,
+            recording=all(one.first.recording and one.again.recording for one in same),
             first=needed.line,
             at=needless.line,
             by_chance=not alike,
             lines=needless.lines[: _apart(needless.lines, needed.lines)],
+            inputs=len({id(one.first) for one in same}),
+            walked=all(_is_walked(one.first) and _is_walked(one.again) for one in same),
+            projections=part is not None,
         )
 
 

@@ -16,7 +16,7 @@ from ..autocast import autocast_of
 from ..constructor_lines import ConstructorLines
 from ..containers import first_of, is_mapping, is_sequence, length_of, values_of
 from ..looks.op_recording import recording_question, unseen
-from ..looks.repeats import Call, GraphUse, Repeat, told
+from ..looks.repeats import Call, CalledAgain, GraphUse, told
 from ..looks.transforms import is_wrapped
 from ..loss_graph import compiles_backward
 from ..module_parts import buffers_of, modules_of, parameters_of
@@ -91,7 +91,7 @@ class ModuleCalls:
         self.seen: Dict[Any, Call] = {}
         self.buffers: Dict[int, Set[int]] = {}  # identities of those of outermost modules, by theirs
         self.count = 0
-        self.repeats: List[Repeat] = []
+        self.repeats: List[CalledAgain] = []
         self.outputs: Dict[int, Tuple[Any, Any]] = {}  # of convolutions with a bias
         self.biased: List[Tuple[Any, Any, int]] = []  # (root, convolution, elements of its output)
         self.autocast: Any = None
@@ -187,12 +187,12 @@ class ModuleCalls:
         found = call.inside
         if call.key is not None and call.ns >= SHORT_NS and result is not None and not self.is_recording():
             call.shows = self._shows(result)
-            call.lines = user_lines()
+            call.lines = call.lines or user_lines()
             first = self._known(call)
             if first is None:
                 self.seen[call.key] = call
             else:  # what is inside is made twice for the same reason
-                found = [(first, call, self._alike(first, call))]
+                found = [CalledAgain(first, call, self._alike(first, call))]
         (self.stack[-1].inside if self.stack else self.repeats).extend(found)
         self.own_ns += clock() - ended_ns
 

@@ -175,7 +175,7 @@ PARAMETRIZATION = "ParametrizationList"  # the module of torch.nn.utils.parametr
 
 
 class RepeatedCallEvent(Event, name="repeat"):
-    """A module was called again with the same arguments in one sampled step."""
+    """A module was called again with the same arguments, or keys and values, in one sampled step."""
 
     look: int | None
     module: str | None
@@ -186,6 +186,9 @@ class RepeatedCallEvent(Event, name="repeat"):
     at: Line | None  # of the call that is not needed
     by_chance: bool  # they differ, as by dropout, and backward went through the first only
     lines: list[Line]  # that lead to this call alone, innermost first
+    inputs: int  # different ones that were given again, each `count / inputs` times; 0: not known
+    walked: bool  # backward went through all of these calls, those that are needed and those that are not
+    projections: bool  # of attention that was given the same keys and values, and another query
 
 
 class BiasedLayerEvent(Event, name="biased"):

@@ -119,6 +119,31 @@ def test_the_target_that_another_function_makes_is_not_in_vain():
     assert by_chance(text, 10, 4).repeats == ()
 
 
+def each_look(*given):
+    return facts_of(*(event for n in (1, 2, 3) for event in (look(n), *(repeat(n, **one) for one in given))))
+
+
+def test_how_often_one_input_was_given_is_told_whatever_number_of_inputs_there_were():
+    (found,) = each_look({"count": 56, "inputs": 2}).repeats
+    assert (found.count, found.times) == (56, 29)
+    (old,) = each_look({"count": 56}).repeats  # recordings of older versions do not tell
+    assert (old.times, old.walked, old.projections) == (2, False, False)
+
+
+def test_projections_are_a_repeat_of_their_own():
+    whole, part = each_look({"seconds": 0.03}, {"seconds": 0.02, "projections": True}).repeats
+    assert (whole.projections, part.projections) == (False, True)
+    assert (whole.share, part.share) == (pytest.approx(0.3), pytest.approx(0.2))
+
+
+def test_backward_repeats_where_it_does_in_each_look():
+    (always,) = each_look({"walked": True}).repeats
+    assert always.walked
+    events = [(look(n), repeat(n, walked=n > 1)) for n in (1, 2, 3)]
+    (once_not,) = facts_of(*(event for pair in events for event in pair)).repeats
+    assert not once_not.walked
+
+
 def test_looks_without_repeats_say_so():
     facts = facts_of(look(1), look(2), look(3))
     assert (facts.repeats, facts.samples) == ((), 3)

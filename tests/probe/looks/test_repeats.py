@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from perfdoctor.probe.looks.repeats import Call, GraphUse, told
+from perfdoctor.probe.looks.repeats import Call, CalledAgain, GraphUse, told
 
 
 def test_a_backward_through_a_part_of_a_result_counts_for_the_calls_around():
@@ -65,7 +65,24 @@ def call(line, walked):
 
 def test_of_two_the_one_in_vain_is_told_where_backward_goes_through_the_other():
     vain, used = call(3, False), call(4, True)
-    (event,) = told(1, [(vain, used, False), (vain, used, False)])
+    (event,) = told(1, [CalledAgain(vain, used, False), CalledAgain(vain, used, False)])
     assert (event.first["line"], event.at["line"], event.count, event.seconds) == (4, 3, 2, 1e-8)
     assert [line["line"] for line in event.lines] == [3]
-    assert not list(told(1, [(vain, call(4, False), False), (used, call(5, True), False)]))
+    assert not event.walked
+    neither, both = CalledAgain(vain, call(4, False), False), CalledAgain(used, call(5, True), False)
+    assert not list(told(1, [neither, both]))
+
+
+def test_backward_goes_through_the_repeated_only_where_it_goes_through_the_needed_as_well():
+    first = call(3, True)
+    (event,) = told(1, [CalledAgain(first, call(3, True), True), CalledAgain(first, call(3, True), True)])
+    assert (event.walked, event.count, event.inputs) == (True, 2, 1)
+    (detached,) = told(1, [CalledAgain(call(3, False), call(4, True), True)])  # for a critic, then for itself
+    assert not detached.walked
+
+
+def test_projections_are_told_apart_from_whole_calls_with_their_part_of_the_time():
+    first, again = call(3, True), call(3, True)
+    part, whole = told(1, [CalledAgain(first, again, True, 0.5), CalledAgain(first, call(3, True), True)])
+    assert (part.projections, part.seconds) == (True, pytest.approx(5e-9))
+    assert (whole.projections, whole.seconds) == (False, pytest.approx(1e-8))

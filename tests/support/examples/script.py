@@ -64,7 +64,14 @@ def odd(draw):
             )
         ),
         ModelFacts: script_facts.model(draw(SHARE), draw(SHARE), parameters=draw(count)),
-        RepeatedCallFacts: script_facts.repeats(draw(SHARE), draw(SHARE), draw(st.booleans())),
+        RepeatedCallFacts: script_facts.repeats(
+            draw(SHARE),
+            draw(SHARE),
+            draw(st.booleans()),
+            times=draw(st.floats(1, 1e6)),
+            walked=draw(st.booleans()),
+            projections=draw(st.booleans()),
+        ),
         BiasFacts: script_facts.biases(draw(MS), draw(st.integers(1, 9))),
         PrecisionFacts: script_facts.precision(
             draw(st.none() | st.just("float16")), None, draw(st.booleans())
