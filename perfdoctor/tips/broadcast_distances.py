@@ -32,9 +32,8 @@ from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.06  # share of the step
 SHOWN = 3  # lines named
-# What is left of the time, with backward: in an experiment (1 and 2 cores; 32 to 512 rows against 512 to
-# 2048, 8 to 256 numbers each) products of matrices took 1 % to 23 % of it, and `cdist` of absolute
-# differences 9 % to 57 %.
+# What is left of the time, with backward, by bench/broadcast_distances.py on 1 and 2 cores: products of
+# matrices took 1 % to 35 %, all but two less than a quarter; `cdist` of absolute differences 11 % to 63 %.
 LEFT, LEFT_OF_ABSOLUTE = (0.01, 0.08, 0.25), (0.1, 0.45, 0.6)
 CODE = {
     "cosine": "F.normalize(x, dim=-1) @ F.normalize(y, dim=-1).T  # not: F.cosine_similarity(...)",

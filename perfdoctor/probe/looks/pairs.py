@@ -20,12 +20,12 @@ BEGINNING = {
     **dict.fromkeys("sub __sub__ __rsub__ subtract rsub".split(), DISTANCE),
     **dict.fromkeys("mul __mul__ __rmul__ multiply".split(), PRODUCT),
 }
-# What may lie between: it changes no shape.
-BETWEEN = frozenset(
-    "pow __pow__ pow_ float_power square square_ abs abs_ __abs__ neg __neg__ mul __mul__ mul_ div div_"
-    " __truediv__ float double".split()
-)
 ABSOLUTES = frozenset("abs abs_ __abs__".split())
+# What may lie between: it changes no shape.
+BETWEEN = ABSOLUTES | frozenset(
+    "pow __pow__ pow_ float_power square square_ neg __neg__ mul __mul__ mul_ div div_ __truediv__ float"
+    " double".split()
+)
 SUMMING = frozenset("sum mean norm linalg_norm linalg_vector_norm".split())
 LEAST = 1 << 18  # elements of what is made
 MANY = 8  # times as large as either tensor

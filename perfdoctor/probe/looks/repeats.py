@@ -14,9 +14,9 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 from ...wire.events.training import RepeatedCallEvent
 from .. import patch
-from ..containers import first_of, is_mapping, is_sequence, length_of
+from ..containers import tensors_in
 
-DEPTH = 3  # of lists and dictionaries of tensors in a result
+TENSORS_MAX = 1000  # in a result
 TOLD_MAX = 20  # pairs of lines written down
 
 
@@ -36,18 +36,11 @@ class GraphUse:
 
     def watch(self, tensor: type, result: Any) -> None:
         """Put hooks on the nodes that made a result, of tensors of this type."""
-        self._watch(tensor, result, patch.guarded("graph_use", self._walk), DEPTH)
-
-    def _watch(self, tensor: type, value: Any, hook: Any, depth: int) -> None:
-        if isinstance(value, tensor):
-            if value.grad_fn is not None:  # type: ignore[attr-defined]
-                value.grad_fn.register_prehook(hook)  # type: ignore[attr-defined]
+        hook = patch.guarded("graph_use", self._walk)
+        for one in tensors_in(tensor, result, TENSORS_MAX):
+            if one.grad_fn is not None:
+                one.grad_fn.register_prehook(hook)
                 self.watched = True
-        elif depth and is_sequence(value):
-            for item in first_of(value, length_of(value)):
-                self._watch(tensor, item, hook, depth - 1)
-        elif depth and is_mapping(value):
-            self._watch(tensor, list(dict.values(value)), hook, depth)
 
     def _walk(self, gradients: Any) -> None:
         use: Optional[GraphUse] = self
