@@ -23,6 +23,9 @@ them and adds them up, `random.choices(..., weights=...)` and `torch.multinomial
 Where a few of them change at each step, as in prioritised replay, keep their sums in a tree; or draw for many
 batches at once. Without weights, `np.random.default_rng().choice(n, count, replace=False)` permutes nothing.
 
+A line that compares all rows of a table, all values of an array or all items of a list to find a few: sort
+them into groups once, before the loop, and look them up.
+
 ## When not
 Where the line is the point of the training: a simulator, an environment, a search. Then the finding only says
 what it costs.
@@ -39,7 +42,7 @@ from perfdoctor.model.concluded import CLASS_OF_KIND, CLASS_OF_PHASE, Advice, Bo
 from perfdoctor.model.coverage import Covered, Place
 from perfdoctor.model.lines import StepLines, WaitPart
 from perfdoctor.model.measured import PAUSES, Location, Phase, RunFacts, StepFacts
-from perfdoctor.tips._draws import GOES, drawn
+from perfdoctor.tips._passes_over_all import GOES, cure
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.10  # share of the step: below it the place of a line is no news
@@ -90,18 +93,18 @@ def costly_line(
     numbers = _and([str(number) for number in sorted(line.line for line in found)])
     here = f"line {at.line}, {_where(top)}{text}"
     inner = (suspect.path[-1] for suspect, _ in parts if not any(_same(suspect.path[-1], at) for at in found))
-    cure = drawn([at.text])
+    code = cure([at.text])
     return Advice(
         because=(
             f"{share:.0%} of each step ({ms:.2f} ms) goes into "
             + (here if len(found) == 1 else f"lines {numbers}, most of it into {here}"),
             *([f"it runs {', '.join(runs)}"] if runs else []),
-            "no other finding is about this time" + ("" if cure else "; how much of it can go is not known"),
+            "no other finding is about this time" + ("" if code else "; how much of it can go is not known"),
         ),
-        change=_change(top, share, suspects.own_batches, GOES if cure else (0.0, LIKELY, 1.0)),
+        change=_change(top, share, suspects.own_batches, GOES if code else (0.0, LIKELY, 1.0)),
         at=tuple(dict.fromkeys((*found, *inner)))[:SHOWN],
         bottleneck=_class(top, run.on_device),
-        code=cure,
+        code=code,
     )
 
 

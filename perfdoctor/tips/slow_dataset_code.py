@@ -9,6 +9,12 @@ their own.
 Vectorise the loop (NumPy or torch on the whole array), do in `__init__` once what does not change per item,
 compile it (numba), or cache results that are needed again (`functools.lru_cache`).
 
+A line that compares all rows of a table (or all values of an array, all items of a list) to find those of one
+item costs more the larger the data: sort them into groups once, and look them up.
+
+    rows_of = dict(list(table.groupby("key")))   # in __init__
+    rows = rows_of[key]                          # instead of table[table["key"] == key]
+
 ## When not
 Where the line waits for a disk or a network, faster code does not help. Where decoding an image is most of
 the cost, a faster decoder helps more.
@@ -25,7 +31,7 @@ from perfdoctor.model.batch import BatchFacts, CalledBack, Stage, waits
 from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import CpuFacts, LineCost, LoaderFacts, Phase, StepFacts
-from perfdoctor.tips._draws import drawn
+from perfdoctor.tips._passes_over_all import GOES, cure
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.10  # share of step time that waits
@@ -35,8 +41,8 @@ ON_CPU = 0.5
 MOST_IN_ONE = 0.60  # of batch time in one function whose lines share it
 MUCH_IN_ONE = 0.25  # of batch time in the costliest of several functions, where no place takes more
 SHOWN = 3
-KEPT = (0.5, 0.2, 0.05)  # of the place's cost after a rewrite: by hand, vectorised, compiled
-KEPT_OF_MANY = (0.7, 0.3, 0.05)  # where it is spread over lines that each have to be rewritten
+REWRITTEN = (0.5, 0.8, 0.95)  # of the place's cost goes: by hand, vectorised, compiled
+OF_MANY = (0.3, 0.7, 0.95)  # where it is spread over lines that each have to be rewritten
 COLUMNS = "take the columns out of the DataFrame once, in __init__ (`.to_numpy()`), and index arrays"
 PARSED = "parse once, before training, and store arrays (`np.save`), or keep the parsed items in memory"
 TEXTS = "tokenize once, before training, and store the ids, or tokenize whole batches in the collate function"
@@ -81,11 +87,6 @@ def slow_dataset_code(
         return None
     top, share = lines[0], min(1.0, sum(line.share for line in lines))
     others = share - min(share, top.share)
-    alone = top.share >= MOST_OF_IT
-    low, likely, high = (
-        top.share * (1 - kept) + others * (1 - of_many)
-        for kept, of_many in zip(KEPT if alone else KEPT_OF_MANY, KEPT_OF_MANY, strict=True)
-    )
     text = top.at.text or ""
     backs = called.get((top.at.file, top.at.function), [])
     where = "at" if len(lines) == 1 else "most of it at" if others < top.share else "above all at"
@@ -96,10 +97,24 @@ def slow_dataset_code(
             f"{where} line {top.at.line}" + (f": `{text}`" if text else ""),
             *(_said(back) for back in backs),
         ),
-        change=Change(batch=Estimate(low, likely, high)),
+        change=Change(batch=_goes(lines)),
         at=(top.at, *(back.by for back in backs), *(line.at for line in lines[1:]))[:SHOWN],
-        code=drawn([text]) or _fix(text, batch.library(top)),
+        code=cure([text]) or _fix(text, batch.library(top)),
     )
+
+
+def _goes(lines: Sequence[LineCost]) -> Estimate:
+    """How much of a batch's cost goes with these lines, the costliest of which comes first."""
+    alone = lines[0].share >= MOST_OF_IT
+    of_each = [
+        GOES if cure([line.at.text]) else REWRITTEN if alone and line is lines[0] else OF_MANY
+        for line in lines
+    ]
+    low, likely, high = (
+        min(1.0, sum(line.share * goes[at] for line, goes in zip(lines, of_each, strict=True)))
+        for at in range(3)
+    )
+    return Estimate(low, likely, high)
 
 
 def _fix(text: str, library: str | None) -> str | None:

@@ -65,6 +65,16 @@ def test_a_draw_that_goes_over_all_weights_has_a_cure():
     assert "np.cumsum(weights)" in tip(STARVED, loader(batch=12), drawing, cpu()).code
 
 
+def test_a_search_through_a_whole_table_goes_nearly_whole_wherever_it_stands():
+    search = 'days = table[(table["station"] == station) & table["date"].between(begin, end)]'
+    found, other = line(0.6, 8, text=search), line(0.3, 9, text="x = days.to_numpy()")
+    alone = tip(STARVED, loader(batch=12), batch(cost(Stage.TRANSFORMING, 0.9, found)), cpu())
+    beside = tip(STARVED, loader(batch=12), batch(cost(Stage.TRANSFORMING, 0.9, found, other)), cpu())
+    assert "groupby" in alone.code
+    assert alone.change.batch.likely == pytest.approx(0.9 * 0.6)
+    assert beside.change.batch.likely == pytest.approx(0.9 * 0.6 + 0.7 * 0.3)
+
+
 def test_on_a_crowded_machine_little_cpu_time_does_not_mean_waiting():
     advice = tip(STARVED, loader(batch=12, cpu=5), SLOW, cpu(cores=2, other_cores=1.5))
     assert advice is not None
