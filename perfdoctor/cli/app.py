@@ -24,6 +24,7 @@ VERBS: dict[str, dict[str, Any]] = {
     "export": {},
     "history": {},
     "live": {},
+    "patch": {},
     "report": {},
     "runs": {},
     "tips": {},

@@ -43,6 +43,9 @@ MUCH_IN_ONE = 0.25  # of batch time in the costliest of several functions, where
 SHOWN = 3
 REWRITTEN = (0.5, 0.8, 0.95)  # of the place's cost goes: by hand, vectorised, compiled
 OF_MANY = (0.3, 0.7, 0.95)  # where it is spread over lines that each have to be rewritten
+# Of what the dataset's other code takes: whoever rewrites one place works on whole arrays, or keeps items.
+OF_OTHERS = (0.0, 0.3, 0.95)
+OTHERS_SAID = 0.10  # of the batch
 COLUMNS = "take the columns out of the DataFrame once, in __init__ (`.to_numpy()`), and index arrays"
 PARSED = "parse once, before training, and store arrays (`np.save`), or keep the parsed items in memory"
 TEXTS = "tokenize once, before training, and store the ids, or tokenize whole batches in the collate function"
@@ -81,14 +84,15 @@ def slow_dataset_code(
     worked_s = cpu.worked_s(loader.batch_cpu_s)
     if worked_s < ON_CPU * loader.batch_s and not cpu.crowded:  # else for cores, perhaps
         return None
-    lines, called = _with_calls(batch)
-    lines = _place(lines)
+    every, called = _with_calls(batch)
+    lines = _place(every)
     if not lines:
         return None
     top, share = lines[0], min(1.0, sum(line.share for line in lines))
     others = share - min(share, top.share)
     text = top.at.text or ""
     backs = called.get((top.at.file, top.at.function), [])
+    beyond = min(1.0 - share, sum(line.share for line in every) - share)
     where = "at" if len(lines) == 1 else "most of it at" if others < top.share else "above all at"
     return Advice(
         because=(
@@ -96,23 +100,32 @@ def slow_dataset_code(
             f"{share:.0%} of a batch's {batch.batch_s * 1e3:.1f} ms is spent in `{top.at.function}`, "
             f"{where} line {top.at.line}" + (f": `{text}`" if text else ""),
             *(_said(back) for back in backs),
+            *(
+                [f"another {beyond:.0%} is spent in other code of the dataset's"]
+                if beyond >= OTHERS_SAID
+                else []
+            ),
         ),
-        change=Change(batch=_goes(lines)),
+        change=Change(batch=_goes(lines, beyond)),
         at=(top.at, *(back.by for back in backs), *(line.at for line in lines[1:]))[:SHOWN],
         code=cure([text]) or _fix(text, batch.library(top)),
     )
 
 
-def _goes(lines: Sequence[LineCost]) -> Estimate:
-    """How much of a batch's cost goes with these lines, the costliest of which comes first."""
+def _goes(lines: Sequence[LineCost], beyond: float) -> Estimate:
+    """How much of a batch's cost goes with these lines, the costliest first; `beyond` is in other code."""
     alone = lines[0].share >= MOST_OF_IT
     of_each = [
         GOES if cure([line.at.text]) else REWRITTEN if alone and line is lines[0] else OF_MANY
         for line in lines
     ]
     low, likely, high = (
-        min(1.0, sum(line.share * goes[at] for line, goes in zip(lines, of_each, strict=True)))
-        for at in range(3)
+        min(
+            1.0,
+            sum(line.share * goes[at] for line, goes in zip(lines, of_each, strict=True))
+            + beyond * of_others,
+        )
+        for at, of_others in enumerate(OF_OTHERS)
     )
     return Estimate(low, likely, high)
 

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Optional
 from ..probe.trial.tweak import Tweaking
 from ..probe.user_frames import user_line
 
+CALL = "DistributedDataParallel"
 # Hooks that average gradients as torch does without one, if in fewer bits.
 AVERAGING = frozenset(
     (

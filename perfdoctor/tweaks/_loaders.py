@@ -16,6 +16,7 @@ from ..probe.trial.tweak import Tweaking, WatchedRun
 
 Given = Dict[str, Any]
 
+CALLS = ("DataLoader", "StatefulDataLoader", "__init__")  # by which scripts and their subclasses build them
 BUILT = "_iterator"  # what torch's constructor sets last
 
 

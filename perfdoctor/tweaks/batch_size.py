@@ -22,9 +22,9 @@ from __future__ import annotations
 import weakref
 from typing import Any, Dict, List, Optional, Set
 
-from ..probe.trial.tweak import PATH, Count, NoChoice, Tweaking, WatchedRun, tweak
+from ..probe.trial.tweak import PATH, Argument, Count, NoChoice, Tweaking, WatchedRun, tweak
 from ..probe.user_frames import user_line
-from ._loaders import each_kind, on_built
+from ._loaders import CALLS, each_kind, on_built
 
 Line = Optional[Dict[str, Any]]
 
@@ -72,6 +72,7 @@ def choose(run: WatchedRun) -> List[int]:
     Count(1, 1_048_576, auto=choose),
     predict=predict,
     acts_on=("compute",),
+    edits=[Argument(*CALLS, name="batch_size", place=1, trainer="per_device_train_batch_size")],
     samples=lambda count, batch: count / batch if batch else 1.0,
 )
 def batch_size(here: Tweaking, count: int) -> None:

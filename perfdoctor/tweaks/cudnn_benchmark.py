@@ -17,14 +17,14 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from ..probe.trial.tweak import COMPILED, ROUNDING, Tweaking, tweak
+from ..probe.trial.tweak import COMPILED, ROUNDING, Statement, Tweaking, tweak
 from ..probe.wrapping import Args, Kwargs
 from ._modules import name_of, on_root_calls
 
 SETTING = "torch.backends.cudnn.benchmark"
 
 
-@tweak("--cudnn-benchmark", ROUNDING, first_epoch=True, pays=COMPILED)
+@tweak("--cudnn-benchmark", ROUNDING, first_epoch=True, pays=COMPILED, edits=[Statement(f"{SETTING} = True")])
 def cudnn_benchmark(here: Tweaking) -> None:
     """Turn on cuDNN's benchmark mode for the first model that has a use for it."""
     torch = here.torch

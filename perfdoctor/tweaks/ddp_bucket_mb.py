@@ -17,15 +17,15 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-from ..probe.trial.tweak import ROUNDING, Count, Tweaking, tweak
-from ._ddp import on_arguments
+from ..probe.trial.tweak import ROUNDING, Argument, Count, Tweaking, tweak
+from ._ddp import CALL, on_arguments
 
 LARGEST_MB = 65_536  # no gradients of one process are larger, and the size in bytes stays far from 2**63
 USUAL_MB = 25  # torch's own, whose first bucket is smaller
 FIRST_MB = 1  # that first one: torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
 
 
-@tweak("--ddp-bucket-mb", ROUNDING, Count(1, LARGEST_MB))
+@tweak("--ddp-bucket-mb", ROUNDING, Count(1, LARGEST_MB), edits=[Argument(CALL, name="bucket_cap_mb")])
 def ddp_bucket_mb(here: Tweaking, size_mb: int) -> None:
     """Give every DistributedDataParallel buckets of `size_mb` MiB."""
     what = "DistributedDataParallel bucket_cap_mb"

@@ -21,11 +21,15 @@ from __future__ import annotations
 import weakref
 from typing import Any, Dict
 
-from ..probe.trial.tweak import ROUNDING, Tweaking, tweak
-from ._ddp import on_arguments
+from ..probe.trial.tweak import ROUNDING, Argument, Tweaking, tweak
+from ._ddp import CALL, on_arguments
 
 
-@tweak("--ddp-static-graph", ROUNDING)
+@tweak(
+    "--ddp-static-graph",
+    ROUNDING,
+    edits=[Argument(CALL, name="static_graph", to=True, instead_of="find_unused_parameters")],
+)
 def ddp_static_graph(here: Tweaking) -> None:
     """Make every DistributedDataParallel that searches for unused parameters static."""
     what = "DistributedDataParallel find_unused_parameters"

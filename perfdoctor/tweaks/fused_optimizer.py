@@ -24,7 +24,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ..probe import patch
 from ..probe.observers.constructors import way_of
-from ..probe.trial.tweak import ROUNDING, Tweaking, tweak
+from ..probe.trial.tweak import ROUNDING, Argument, Tweaking, tweak
 from ..probe.user_frames import user_line
 
 PLAIN = ("Tensor", "Parameter", "FlatParameter")  # what all kernels for many tensors take
@@ -34,7 +34,25 @@ SPECIAL = ("capturable", "differentiable")
 SMALL_BYTES = 2**18
 
 
-@tweak("--fused-optimizer", ROUNDING)
+@tweak(
+    "--fused-optimizer",
+    ROUNDING,
+    edits=[
+        Argument(
+            "Adam",
+            "AdamW",
+            "SGD",
+            "Adagrad",
+            "NAdam",
+            "RAdam",
+            "RMSprop",
+            "Adamax",
+            "Adadelta",
+            "ASGD",
+            "Rprop",
+        )
+    ],
+)
 def fused_optimizer(here: Tweaking) -> None:
     """Switch each optimizer to the fastest way that torch has for it."""
 

@@ -22,7 +22,7 @@ import os
 from typing import Any, Dict, List
 
 from ..probe import patch
-from ..probe.trial.tweak import BITWISE, Tweaking, tweak
+from ..probe.trial.tweak import BITWISE, Argument, Tweaking, tweak
 from ..probe.user_frames import user_line
 
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
@@ -30,7 +30,12 @@ UPDATES = 10  # somebody who looks at a few steps on purpose is done by then
 OFF = (None, 0, "default")  # a mode that is not asked for; False equals 0
 
 
-@tweak("--no-debug", BITWISE, waits=UPDATES)
+@tweak(
+    "--no-debug",
+    BITWISE,
+    waits=UPDATES,
+    edits=[Argument("set_detect_anomaly", "set_sync_debug_mode", name="mode", place=0)],
+)
 def no_debug(here: Tweaking) -> None:
     """Keep modes made for debugging off."""
     torch = here.torch

@@ -22,7 +22,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, Dict, List, Optional, Tuple
 
-from ..probe.trial.tweak import BITWISE, VALIDATION, Tweaking, tweak
+from ..probe.trial.tweak import BITWISE, VALIDATION, Around, Tweaking, tweak
 from ..probe.user_frames import line_of, user_frames
 from ..probe.wrapping import Args, Kwargs
 from ._modules import mapped, on_root_calls
@@ -144,7 +144,14 @@ def _needs_gradient(torch: Any, given: Any) -> bool:
     return bool(found)
 
 
-@tweak("--no-grad-eval", BITWISE, first_epoch=True, pays=VALIDATION, passes=PASSES)
+@tweak(
+    "--no-grad-eval",
+    BITWISE,
+    first_epoch=True,
+    pays=VALIDATION,
+    passes=PASSES,
+    edits=[Around("torch.no_grad()")],
+)
 def no_grad_eval(here: Tweaking) -> None:
     """Run passes in eval mode without gradients where these are not used."""
     torch = here.torch

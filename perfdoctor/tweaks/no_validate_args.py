@@ -17,13 +17,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..probe.trial.tweak import BITWISE, Tweaking, tweak
+from ..probe.trial.tweak import BITWISE, Statement, Tweaking, tweak
 
 ASKED = 3  # where `validate_args` stands among the arguments of Distribution.__init__, if it is not named
 SETTING = "checks of distributions"
 
 
-@tweak("--no-validate-args", BITWISE)
+@tweak(
+    "--no-validate-args",
+    BITWISE,
+    edits=[Statement("torch.distributions.Distribution.set_default_validate_args(False)")],
+)
 def no_validate_args(here: Tweaking) -> None:
     """Turn the checks off at the first distribution."""
     kind = here.torch.distributions.Distribution

@@ -22,14 +22,14 @@ import weakref
 from typing import Any, Dict, Optional, Tuple
 
 from ..probe.accelerators import CUDA, MPS, built_for
-from ..probe.trial.tweak import BITWISE, Tweaking, tweak
+from ..probe.trial.tweak import BITWISE, Argument, Tweaking, tweak
 
 WHAT = "copy to the device"
 STREAMS = "the script uses its own CUDA streams"
 TOLD_MAX = 64  # copies whose reason to be left alone is told: finding their line costs more than staying out
 
 
-@tweak("--non-blocking", BITWISE)
+@tweak("--non-blocking", BITWISE, edits=[Argument("to", "cuda", "xpu", name="non_blocking")])
 def non_blocking(here: Tweaking) -> None:
     """Make copies of tensors that a loader has pinned asynchronous."""
     torch = here.torch

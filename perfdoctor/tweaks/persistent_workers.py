@@ -22,9 +22,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..probe.trial.tweak import BITWISE, EPOCH_BORDERS, Tweaking, WatchedRun, tweak
+from ..probe.trial.tweak import BITWISE, EPOCH_BORDERS, Argument, Tweaking, WatchedRun, tweak
 from ._draws import UNSEEDED, notice_draws
-from ._loaders import keeping_shuffles, predicted, set_each
+from ._loaders import CALLS, keeping_shuffles, predicted, set_each
 
 
 def predict(run: WatchedRun) -> Any:
@@ -38,7 +38,14 @@ def predict(run: WatchedRun) -> Any:
     return predicted(run, change)
 
 
-@tweak("--persistent-workers", BITWISE, predict=predict, acts_on=("data",), pays=EPOCH_BORDERS)
+@tweak(
+    "--persistent-workers",
+    BITWISE,
+    predict=predict,
+    acts_on=("data",),
+    pays=EPOCH_BORDERS,
+    edits=[Argument(*CALLS, name="persistent_workers", trainer="dataloader_persistent_workers")],
+)
 def persistent_workers(here: Tweaking) -> None:
     """Let the workers of every DataLoader persist."""
     set_each(

@@ -19,11 +19,15 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from ..probe.accelerators import MPS, available
-from ..probe.trial.tweak import BITWISE, Tweaking, tweak
-from ._loaders import set_each
+from ..probe.trial.tweak import BITWISE, Argument, Tweaking, tweak
+from ._loaders import CALLS, set_each
 
 
-@tweak("--pin-memory", BITWISE)
+@tweak(
+    "--pin-memory",
+    BITWISE,
+    edits=[Argument(*CALLS, name="pin_memory", place=7, trainer="dataloader_pin_memory")],
+)
 def pin_memory(here: Tweaking) -> None:
     """Let every DataLoader pin its batches."""
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..probe.trial.tweak import BITWISE, Count, Tweaking, WatchedRun, tweak
-from ._loaders import predicted, set_each
+from ..probe.trial.tweak import BITWISE, Argument, Count, Tweaking, WatchedRun, tweak
+from ._loaders import CALLS, predicted, set_each
 
 
 def predict(run: WatchedRun, depth: int) -> Any:
@@ -39,6 +39,7 @@ def predict(run: WatchedRun, depth: int) -> Any:
     predict=predict,
     acts_on=("data",),
     loader_argument="prefetch_factor",
+    edits=[Argument(*CALLS, name="prefetch_factor", trainer="dataloader_prefetch_factor")],
 )
 def prefetch(here: Tweaking, count: int) -> None:
     """Let each worker of every DataLoader prefetch `count` batches."""

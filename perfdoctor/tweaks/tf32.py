@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..probe.trial.tweak import ROUNDING, Tweaking, tweak
+from ..probe.trial.tweak import ROUNDING, Statement, Tweaking, tweak
 from ..probe.wrapping import Args, Kwargs
 from ._modules import name_of, on_root_calls
 
@@ -24,7 +24,14 @@ AMPERE = (8, 0)  # the first compute capability with TF32: CUDA C++ Programming 
 OFF, ON = "float32", "tf32"
 
 
-@tweak("--tf32", ROUNDING)
+@tweak(
+    "--tf32",
+    ROUNDING,
+    edits=[
+        Statement('torch.set_float32_matmul_precision("high")', what="float32 matrix"),
+        Statement("torch.backends.cudnn.allow_tf32 = True", what="float32 in cuDNN"),
+    ],
+)
 def tf32(here: Tweaking) -> None:
     """Turn TF32 on for the device of the first model."""
     torch = here.torch

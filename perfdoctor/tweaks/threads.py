@@ -19,7 +19,7 @@ import sys
 from typing import Any
 
 from ..probe import patch
-from ..probe.trial.tweak import ROUNDING, Count, Tweaking, WatchedRun, tweak
+from ..probe.trial.tweak import ROUNDING, Argument, Count, Statement, Tweaking, WatchedRun, tweak
 
 WHAT = "torch.set_num_threads"
 THREADS_MAX = 1024  # more than the largest machines have cores
@@ -36,6 +36,7 @@ def predict(run: WatchedRun, count: int) -> Any:
     ROUNDING,
     Count(1, THREADS_MAX),
     predict=predict,
+    edits=[Argument("set_num_threads", name="int", place=0), Statement("torch.set_num_threads({})")],
     acts_on=("compute", "data"),  # cores that training does not use, workers do
 )
 def threads(here: Tweaking, count: int) -> None:

@@ -26,10 +26,10 @@ import inspect
 from types import FunctionType
 from typing import Any, Iterator, List, Set
 
-from ..probe.trial.tweak import BITWISE, Count, Tweaking, WatchedRun, tweak
+from ..probe.trial.tweak import BITWISE, Argument, Count, Tweaking, WatchedRun, tweak
 from ..probe.user_frames import is_users
 from ._draws import notice_draws
-from ._loaders import Given, on_arguments, predicted
+from ._loaders import CALLS, Given, on_arguments, predicted
 
 ONLY_WITH_WORKERS = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")
 # What a dataset must ask for to take its share. Seeds are asked for in the same place: the first alone says
@@ -69,6 +69,7 @@ def choose(run: WatchedRun) -> List[int]:
     predict=predict,
     acts_on=("data",),
     loader_argument="num_workers",
+    edits=[Argument(*CALLS, name="num_workers", place=5, trainer="dataloader_num_workers")],
 )
 def workers(here: Tweaking, count: int) -> None:
     """Give every DataLoader `count` worker processes."""

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..probe.trial.tweak import BITWISE, Tweaking, tweak
+from ..probe.trial.tweak import BITWISE, Argument, Tweaking, tweak
 
 
-@tweak("--zero-grad-none", BITWISE)
+@tweak("--zero-grad-none", BITWISE, edits=[Argument("zero_grad", name="set_to_none", place=0)])
 def zero_grad_none(here: Tweaking) -> None:
     """Clear gradients by setting them to None."""
     torch = here.torch

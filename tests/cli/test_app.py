@@ -35,7 +35,7 @@ def test_help_lists_the_verbs_and_what_to_start_with(perfdoctor):
     assert shown.returncode == 0
     assert all(
         f"\n  {verb} " in shown.stdout
-        for verb in ("run", "loader", "history", "report", "runs", "tips", "trace", "try")
+        for verb in ("run", "loader", "history", "patch", "report", "runs", "tips", "trace", "try")
     )
     assert "perfdoctor run train.py" in shown.stdout
 

@@ -130,6 +130,66 @@ class OneOf:
         return word
 
 
+class Argument:
+    """By hand, an argument of a call, at the line that asked for what was changed.
+
+    `calls` are the names of what is called there. `name` is the argument's, and its value what the place
+    became; without a name, what it became names the argument, which is then True. `place` is where it stands
+    among those that are given by position, `instead_of` another one whose place it takes, `trainer` its name
+    among transformers' TrainingArguments.
+    """
+
+    what = None  # any place that the tweak changed
+
+    def __init__(
+        self,
+        *calls: str,
+        name: Optional[str] = None,
+        to: Any = None,
+        place: Optional[int] = None,
+        instead_of: Optional[str] = None,
+        trainer: Optional[str] = None,
+    ) -> None:
+        self.calls = calls
+        self.name = name
+        self.to = to
+        self.place = place
+        self.instead_of = instead_of
+        self.trainer = trainer
+
+    def named(self, now: Any) -> str:
+        """What the argument is called where the place became that."""
+        return str(now) if self.name is None else self.name
+
+    def value(self, now: Any) -> Any:
+        """What it is set to."""
+        return True if self.name is None else now if self.to is None else self.to
+
+
+class Statement:
+    """By hand, a statement of its own behind the imports; `{}` stands for what the place became.
+
+    `what`, if given, is what a place has to begin with for it.
+    """
+
+    def __init__(self, text: str, what: Optional[str] = None) -> None:
+        self.text = text
+        self.what = what
+
+    def written(self, now: Any) -> str:
+        """The statement as one types it."""
+        return self.text.format(now)
+
+
+class Around:
+    """By hand, a context manager around what the function or the loop at a line does."""
+
+    what = None  # any place that the tweak changed
+
+    def __init__(self, context: str) -> None:
+        self.context = context
+
+
 Predict = Callable[..., Any]
 # From when on a tweak pays: at any step once all has settled; after slow first steps that the original has
 # not; from the second epoch on; where epochs begin; where the script validates.
@@ -155,6 +215,7 @@ class Declared:
         waits: int = 0,
         passes: int = 0,
         measures: Optional[str] = None,
+        edits: Sequence[Any] = (),
     ) -> None:
         self.flag = flag
         self.result = result
@@ -169,6 +230,7 @@ class Declared:
         self.waits = waits
         self.passes = passes
         self.measures = measures
+        self.edits = edits
 
 
 def tweak(
@@ -186,7 +248,8 @@ def tweak(
     is unlike later ones: what is compiled meets a smaller batch at its end, a cache is being filled; `pays`,
     from when on what it changes can be measured; `waits` and `passes`, for how many steps, and passes of
     validation, it only looks on; `measures`, the class that takes no time any more: no change to keep, but
-    what changes of that class cannot surpass.
+    what changes of that class cannot surpass; `edits`, how one writes the change into a script by hand
+    (Argument, Statement and Around: the first that fits).
     """
 
     def mark(function: Callable[..., None]) -> Callable[..., None]:

@@ -192,6 +192,10 @@ def _next_steps(trial: Trial, cwd: str) -> Iterator[tuple[str, str | None]]:
         places = [change(place, cwd) for place in known if place.at is not None]
         lines = "; ".join(places[:IN_FULL])
         yield (f"to keep it, change {lines}" if lines else "to keep it, change the script"), None
+        yield (
+            "the same as a diff, to look at and to apply",
+            f"perfdoctor patch {shlex.quote(text.path(trial.path, trial.cwd or cwd))}",
+        )
         yield "to run with it as it is", f'perfdoctor run --with "{shlex.join(kept)}" {command(trial)}'
     for verdict in trial.verdicts:
         if verdict.outcome is Outcome.WITHDRAWN:

@@ -80,8 +80,9 @@ def test_what_was_compared_with_another_variant_claims_nothing_over_the_original
     trial = walked()
     assert trial.winner is None
     assert trial_words.headline(trial) == "Worth keeping: --workers 4 --amp --amp-dtype bf16"
-    keep, run = trial_words.next_steps(trial, HERE)
+    keep, diff, run = trial_words.next_steps(trial, HERE)
     assert keep == ("to keep it, change train.py:41  DataLoader num_workers: 0 -> 4", None)
+    assert diff[1] == f"perfdoctor patch .perfdoctor/trials/{trial.path.rpartition('/')[2]}"
     assert run[1] == 'perfdoctor run --with "--workers 4 --amp --amp-dtype bf16" train.py --epochs 3'
 
 
@@ -198,6 +199,10 @@ def steps(*verdicts, **fields):
 def test_what_is_faster_can_be_kept_by_hand_or_by_a_flag():
     assert steps(made.FASTER, made.SLOWER) == [
         ("to keep it, change train.py:41  DataLoader num_workers: 0 -> 4", None),
+        (
+            "the same as a diff, to look at and to apply",
+            "perfdoctor patch .perfdoctor/trials/20260102-030405-train",
+        ),
         ("to run with it as it is", 'perfdoctor run --with "--workers 4" train.py --epochs 3'),
     ]
 
@@ -210,10 +215,13 @@ def test_where_no_line_is_known_the_script_is_named():
 def test_what_is_typed_in_another_folder_begins_with_the_way_there():
     elsewhere = steps(made.FASTER, cwd="/home/ada/my digits")
     assert elsewhere[0][1] is None
-    assert elsewhere[1][1] == (
+    assert elsewhere[1][1].startswith(
+        "cd '/home/ada/my digits' && perfdoctor patch /home/ada/digits/.perfdoctor"
+    )
+    assert elsewhere[2][1] == (
         "cd '/home/ada/my digits' && perfdoctor run --with \"--workers 4\" train.py --epochs 3"
     )
-    assert steps(made.FASTER, cwd=HERE)[1][1].startswith("perfdoctor run")
+    assert steps(made.FASTER, cwd=HERE)[2][1].startswith("perfdoctor run")
 
 
 def test_what_withdrew_is_left_out_or_made_by_hand():
@@ -244,7 +252,7 @@ def test_a_narrow_interval_around_none_needs_no_longer_trial():
 
 def test_what_is_faster_on_another_path_is_held_against_a_figure_that_is_printed_too():
     path = replace(made.FASTER, equivalence=LossEquivalence(None, 0.1, 0.0, 80, "another path"))
-    assert ["still learns as well" in sentence for sentence, _ in steps(path)] == [False, False, True]
+    assert ["still learns as well" in sentence for sentence, _ in steps(path)] == [False, False, False, True]
 
 
 def test_a_changed_result_is_held_against_a_figure_that_is_printed():

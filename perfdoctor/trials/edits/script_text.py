@@ -1,0 +1,140 @@
+"""A script's file as it is now, where its calls stand in it, and what it becomes."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+
+from perfdoctor.model.dataclass import dataclass
+
+BETWEEN = frozenset((tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT))
+
+TEXTS = frozenset((tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)))
+
+
+class ByHand(Exception):
+    """A change that cannot be written into the file, and why."""
+
+
+@dataclass(frozen=True)
+class TextEdit:
+    """What stands from one character of a file up to another one is replaced."""
+
+    begin: int
+    end: int
+    text: str
+
+
+class ScriptText:
+    """One file. Places are numbers of characters from its begin; lines end as they do in the file."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            raw = path.read_bytes()
+            encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
+            self.text = raw.decode(encoding)
+            self.tree = ast.parse(self.text)
+        except (OSError, ValueError, SyntaxError, RecursionError, LookupError) as error:
+            raise ByHand(f"{path.name} cannot be read: {error}") from None
+        self.path = path
+        self.encoding = encoding
+        self.newline = "\r\n" if "\r\n" in self.text else "\n"
+        self._lines = io.StringIO(self.text, newline="").readlines()
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        starts = [0]
+        for line in self._lines:
+            starts.append(starts[-1] + len(line))
+        return starts
+
+    def at(self, line: int, column: int) -> int:
+        """The place of a line and column of a syntax tree, whose columns are bytes of UTF-8."""
+        in_line = self._lines[line - 1] if line <= len(self._lines) else ""
+        return self._starts[line - 1] + len(in_line.encode()[:column].decode())
+
+    def begin(self, node: ast.expr | ast.stmt | ast.keyword) -> int:
+        """Where a node begins."""
+        return self.at(node.lineno, node.col_offset)
+
+    def end(self, node: ast.expr | ast.stmt | ast.keyword) -> int:
+        """Where it ends."""
+        return self.at(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+
+    def line_end(self, line: int) -> int:
+        """The place behind what a line says, before the line ends."""
+        return self._starts[line - 1] + len(self._lines[line - 1].rstrip("\r\n"))
+
+    def indent(self, line: int) -> str:
+        """The white space that a line begins with."""
+        said = self._lines[line - 1]
+        return said[: len(said) - len(said.lstrip(" \t"))]
+
+    def calls(self, line: int) -> Iterator[ast.Call]:
+        """The calls that a line is part of, innermost first."""
+        around = (
+            node
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno)
+        )
+        yield from sorted(around, key=lambda node: self.end(node) - self.begin(node))
+
+    def name(self, node: ast.expr) -> str:
+        """The last name of what is called, as the module that defines it calls it."""
+        if isinstance(node, ast.Attribute):
+            return node.attr
+        return self._aliases.get(node.id, node.id) if isinstance(node, ast.Name) else ""
+
+    @cached_property
+    def _aliases(self) -> dict[str, str]:
+        imports = (node for node in ast.walk(self.tree) if isinstance(node, ast.ImportFrom))
+        return {alias.asname: alias.name for node in imports for alias in node.names if alias.asname}
+
+    def begin_of_line(self, line: int) -> int:
+        """The place where a line begins."""
+        return self._starts[line - 1]
+
+    def is_blank(self, line: int) -> bool:
+        """Whether a line says nothing."""
+        return not self._lines[line - 1].strip()
+
+    def spans_lines(self, first: int, last: int) -> bool:
+        """Whether a text begins in one of these lines and ends in another."""
+        return any(
+            token.start[0] < token.end[0] and first <= token.start[0] <= last and token.type in TEXTS
+            for token in self._tokens
+        )
+
+    def last_token(self, call: ast.Call) -> tokenize.TokenInfo:
+        """What stands last before the parenthesis that ends a call; comments aside."""
+        end = self.end(call)
+        inside = (
+            token for token in self._tokens if self.place(token.end) < end and token.type not in BETWEEN
+        )
+        return max(inside, key=lambda token: token.end)
+
+    @cached_property
+    def _tokens(self) -> list[tokenize.TokenInfo]:
+        return list(tokenize.generate_tokens(io.StringIO(self.text, newline="").readline))
+
+    def place(self, position: tuple[int, int]) -> int:
+        """The place of a token's line and column, which counts characters."""
+        return self._starts[position[0] - 1] + position[1]
+
+    def edited(self, edits: Iterable[TextEdit]) -> str:
+        """The text with all edits made. Raises ByHand where it is no Python any more."""
+        text, before = self.text, len(self.text) + 1
+        in_order = sorted(dict.fromkeys(edits), key=lambda one: (one.begin, one.end))
+        for edit in reversed(in_order):  # of those in one place, the first comes first
+            if edit.end > before:
+                raise ByHand("two changes meet in one place")
+            text, before = text[: edit.begin] + edit.text + text[edit.end :], edit.begin
+        try:
+            ast.parse(text)
+        except (SyntaxError, ValueError) as error:
+            raise ByHand(f"the change would break the file: {error}") from None
+        return text

@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.model.measured import Location
+from perfdoctor.model.trial import Execution, Place, Setting, Trial, Variant, VariantResult
+from perfdoctor.probe.trial.tweak import BITWISE, ROUNDING
+from perfdoctor.trials.edits.patch_file import LeftToHand, newer_files, of_variant
+from tests.support import trial_results
+
+SCRIPT = """\
+import torch
+from torch.utils.data import DataLoader
+
+data = list(range(100))
+
+
+def main():
+    loader = DataLoader(data, batch_size=4)
+    checked = DataLoader(data, batch_size=4)
+    print(loader.num_workers, checked.num_workers, torch.get_num_threads())
+
+
+main()
+"""
+WORKERS = Setting("workers", ("--workers", "2"), {"value": 2}, BITWISE)
+ALIVE = Setting("persistent-workers", ("--persistent-workers",), {}, BITWISE)
+THREADS = Setting("threads", ("--threads", "1"), {"value": 1}, ROUNDING)
+AMP = Setting("amp", ("--amp",), {}, ROUNDING)
+
+
+def place(tweak: str, what: str, file: Path | None, line: int, now: object) -> Place:
+    return Place(tweak, what, None if file is None else Location(str(file), line, "main"), None, now)
+
+
+def faster(*settings: Setting, applied: tuple[Place, ...]) -> VariantResult:
+    told: tuple[Execution, ...] = (trial_results.execution(applied=applied),)
+    return replace(trial_results.FASTER, variant=Variant(settings), executions=told)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    file = tmp_path / "train.py"
+    file.write_text(SCRIPT)
+    return file
+
+
+def a_trial(folder: Path, result: VariantResult, **fields: object) -> Trial:
+    return trial_results.trial(result, cwd=str(folder), command=("python", "train.py"), **fields)
+
+
+def test_a_diff_holds_what_all_tweaks_changed(script: Path, tmp_path: Path) -> None:
+    result = faster(
+        WORKERS,
+        ALIVE,
+        THREADS,
+        applied=(
+            place("workers", "DataLoader num_workers", script, 8, 2),
+            place("persistent-workers", "DataLoader persistent_workers", script, 8, True),
+            place("workers", "DataLoader num_workers", script, 9, 2),
+            place("threads", "torch.set_num_threads", None, 0, 1),
+        ),
+    )
+    found = of_variant(a_trial(tmp_path, result), result)
+    assert found.by_hand == ()
+    assert found.files == (str(script),)
+    assert found.diff == (
+        "--- a/train.py\n+++ b/train.py\n@@ -1,12 +1,14 @@\n import torch\n from torch.utils.data import DataLoader\n"
+        "+\n+torch.set_num_threads(1)\n \n data = list(range(100))\n \n \n def main():\n"
+        "-    loader = DataLoader(data, batch_size=4)\n-    checked = DataLoader(data, batch_size=4)\n"
+        "+    loader = DataLoader(data, batch_size=4, num_workers=2, persistent_workers=True)\n"
+        "+    checked = DataLoader(data, batch_size=4, num_workers=2)\n"
+        "     print(loader.num_workers, checked.num_workers, torch.get_num_threads())\n \n \n"
+    )
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("tool", [("git", "apply"), ("patch", "-p1")], ids=" ".join)
+@pytest.mark.parametrize("ending", ["\n", ""], ids=["last-line-ends", "last-line-does-not"])
+def test_git_and_patch_apply_it(tool: tuple[str, ...], ending: str, tmp_path: Path) -> None:
+    if shutil.which(tool[0]) is None:
+        pytest.skip(f"{tool[0]} is not installed")
+    folder = tmp_path / "below"  # of a repository
+    folder.mkdir()
+    if tool[0] == "git":
+        subprocess.run(("git", "init", "--quiet", str(tmp_path)), check=True)
+    file = folder / "train.py"
+    file.write_text("import torch\nloader = torch.utils.data.DataLoader([1])" + ending)
+    result = faster(WORKERS, applied=(place("workers", "DataLoader num_workers", file, 2, 2),))
+    found = of_variant(a_trial(folder, result), result)
+    subprocess.run(tool, input=found.diff.encode(), cwd=folder, check=True)
+    assert (
+        file.read_text() == "import torch\nloader = torch.utils.data.DataLoader([1], num_workers=2)" + ending
+    )
+
+
+def test_a_file_beside_the_folder_of_the_command(tmp_path: Path) -> None:
+    for name in ("jobs", "package"):
+        (tmp_path / name).mkdir()
+    file = tmp_path / "package" / "loading.py"
+    file.write_text("loader = DataLoader(data)\n")
+    result = faster(WORKERS, applied=(place("workers", "DataLoader num_workers", file, 1, 2),))
+    found = of_variant(a_trial(tmp_path / "jobs", result), result)
+    assert found.folder == str(tmp_path)
+    assert found.diff.startswith("--- a/package/loading.py\n")
+
+
+def test_what_a_diff_cannot_hold_is_left_to_a_person_and_the_rest_goes_on(
+    script: Path, tmp_path: Path
+) -> None:
+    result = faster(
+        WORKERS,
+        AMP,
+        applied=(
+            place("workers", "DataLoader num_workers", script, 8, 2),
+            place("workers", "DataLoader num_workers", script, 13, 2),
+            place("workers", "DataLoader num_workers", None, 0, 2),
+            place("amp", "Net", script, 10, "bfloat16"),
+        ),
+    )
+    found = of_variant(a_trial(tmp_path, result), result)
+    assert "num_workers=2" in found.diff
+    assert found.by_hand == (
+        LeftToHand(
+            "workers", "train.py:13 DataLoader num_workers", "line 13 does not call DataLoader itself"
+        ),
+        LeftToHand("amp", "train.py:10 Net", "see: perfdoctor try --list --amp"),
+    )
+
+
+def test_what_lines_of_the_script_set_needs_no_statement(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("import torch\n\ntorch.set_num_threads(8)\n")
+    both = (
+        place("threads", "torch.set_num_threads", None, 0, 1),
+        place("threads", "torch.set_num_threads", file, 3, 1),
+    )
+    result = faster(THREADS, applied=both)
+    found = of_variant(a_trial(tmp_path, result), result)
+    assert [line for line in found.diff.splitlines() if line.startswith("+") and "+++" not in line] == [
+        "+torch.set_num_threads(1)"
+    ]
+
+
+def test_a_command_that_names_no_script_has_no_place_for_a_statement(tmp_path: Path) -> None:
+    result = faster(THREADS, applied=(place("threads", "torch.set_num_threads", None, 0, 1),))
+    trial = trial_results.trial(result, cwd=str(tmp_path), command=("python", "-m", "package.train"))
+    found = of_variant(trial, result)
+    assert found.diff == ""
+    assert [left.because for left in found.by_hand] == ["the command names no script"]
+
+
+def test_files_that_changed_since_the_trial_are_known(script: Path, tmp_path: Path) -> None:
+    result = faster(WORKERS, applied=(place("workers", "DataLoader num_workers", script, 8, 2),))
+    trial = a_trial(tmp_path, result, path=str(tmp_path / "trial"))
+    found = of_variant(trial, result)
+    assert newer_files(trial, found) == []  # the trial's own file is gone
+    (tmp_path / "trial").mkdir()
+    kept = tmp_path / "trial" / "trial.json"
+    kept.write_text("{}")
+    os.utime(kept, (1_000_000_000, 1_000_000_000))
+    assert newer_files(trial, found) == ["train.py"]
+    os.utime(script, (900_000_000, 900_000_000))
+    assert newer_files(trial, found) == []
