@@ -29,7 +29,7 @@ STREAMS = "the script uses its own CUDA streams"
 TOLD_MAX = 64  # copies whose reason to be left alone is told: finding their line costs more than staying out
 
 
-@tweak("--non-blocking", BITWISE, edits=[Argument("to", "cuda", "xpu", name="non_blocking")])
+@tweak("--non-blocking", BITWISE, edits=[Argument("to", "cuda", "xpu", name="non_blocking", every=True)])
 def non_blocking(here: Tweaking) -> None:
     """Make copies of tensors that a loader has pinned asynchronous."""
     torch = here.torch

@@ -23,7 +23,7 @@ from typing import Any
 from ..probe.trial.tweak import BITWISE, Argument, Tweaking, tweak
 
 
-@tweak("--zero-grad-none", BITWISE, edits=[Argument("zero_grad", name="set_to_none", place=0)])
+@tweak("--zero-grad-none", BITWISE, edits=[Argument("zero_grad", name="set_to_none", place=0, every=True)])
 def zero_grad_none(here: Tweaking) -> None:
     """Clear gradients by setting them to None."""
     torch = here.torch

@@ -136,7 +136,7 @@ class Argument:
     `calls` are the names of what is called there. `name` is the argument's, and its value what the place
     became; without a name, what it became names the argument, which is then True. `place` is where it stands
     among those that are given by position, `instead_of` another one whose place it takes, `trainer` its name
-    among transformers' TrainingArguments.
+    among transformers' TrainingArguments; `every` call of a line is meant where it makes several.
     """
 
     what = None  # any place that the tweak changed
@@ -149,6 +149,7 @@ class Argument:
         place: Optional[int] = None,
         instead_of: Optional[str] = None,
         trainer: Optional[str] = None,
+        every: bool = False,
     ) -> None:
         self.calls = calls
         self.name = name
@@ -156,6 +157,7 @@ class Argument:
         self.place = place
         self.instead_of = instead_of
         self.trainer = trainer
+        self.every = every
 
     def named(self, now: Any) -> str:
         """What the argument is called where the place became that."""

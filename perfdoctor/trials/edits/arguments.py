@@ -19,10 +19,11 @@ def set_at(script: ScriptText, line: int, wanted: Argument, now: Any, typed: Seq
     `now` is what the argument became, `typed` the words of the command, which may have given its value.
     """
     calls = [call for call in script.calls(line) if script.name(call.func) in wanted.calls]
-    if len(calls) > 1:
+    if len(calls) > 1 and not wanted.every:
         raise ByHand(f"line {line} calls {script.name(calls[0].func)} {len(calls)} times")
     if calls:
-        return _set(script, calls[0], wanted.named(now), wanted.value(now), wanted, typed)
+        name, value = wanted.named(now), wanted.value(now)
+        return [edit for call in calls for edit in _set(script, call, name, value, wanted, typed)]
     if wanted.trainer is not None:
         every = [node for node in ast.walk(script.tree) if isinstance(node, ast.Call)]
         trainers = [node for node in every if script.name(node.func).endswith(TRAINING_ARGUMENTS)]

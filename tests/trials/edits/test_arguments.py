@@ -163,6 +163,13 @@ def test_a_line_that_calls_it_twice_does_not_tell_which_is_meant(tmp_path: Path)
         changed(tmp_path, "first, second = DataLoader(data), DataLoader(data)  # here\n", SIZE, 16)
 
 
+def test_where_every_call_of_a_line_is_meant_all_are_changed(tmp_path: Path) -> None:
+    beside = Argument("to", "cuda", name="non_blocking", every=True)
+    before = "x, y = x.to(device), y.cuda()  # here\n"
+    after = "x, y = x.to(device, non_blocking=True), y.cuda(non_blocking=True)  # here\n"
+    assert changed(tmp_path, before, beside, True) == after
+
+
 def test_two_changes_of_one_place_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text("loader = DataLoader(data, num_workers=1)\n")
