@@ -25,7 +25,9 @@ USUAL_MB = 25  # torch's own, whose first bucket is smaller
 FIRST_MB = 1  # that first one: torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
 
 
-@tweak("--ddp-bucket-mb", ROUNDING, Count(1, LARGEST_MB), edits=[Argument(CALL, name="bucket_cap_mb")])
+@tweak(
+    "--ddp-bucket-mb", ROUNDING, Count(1, LARGEST_MB), edits=[Argument(CALL, name="bucket_cap_mb", place=7)]
+)
 def ddp_bucket_mb(here: Tweaking, size_mb: int) -> None:
     """Give every DistributedDataParallel buckets of `size_mb` MiB."""
     what = "DistributedDataParallel bucket_cap_mb"

@@ -28,7 +28,7 @@ from ._ddp import CALL, on_arguments
 @tweak(
     "--ddp-static-graph",
     ROUNDING,
-    edits=[Argument(CALL, name="static_graph", to=True, instead_of="find_unused_parameters")],
+    edits=[Argument(CALL, name="static_graph", to=True, instead_of=("find_unused_parameters",))],
 )
 def ddp_static_graph(here: Tweaking) -> None:
     """Make every DistributedDataParallel that searches for unused parameters static."""

@@ -27,6 +27,7 @@ from ..probe.observers.constructors import way_of
 from ..probe.trial.tweak import ROUNDING, Argument, Tweaking, tweak
 from ..probe.user_frames import user_line
 
+OPTIMIZERS = tuple("Adam AdamW SGD Adagrad NAdam RAdam RMSprop Adamax Adadelta ASGD Rprop".split())
 PLAIN = ("Tensor", "Parameter", "FlatParameter")  # what all kernels for many tensors take
 SPECIAL = ("capturable", "differentiable")
 # On a CPU, foreach goes over all tensors once for each operation; one by one, a tensor stays in the cache.
@@ -37,21 +38,7 @@ SMALL_BYTES = 2**18
 @tweak(
     "--fused-optimizer",
     ROUNDING,
-    edits=[
-        Argument(
-            "Adam",
-            "AdamW",
-            "SGD",
-            "Adagrad",
-            "NAdam",
-            "RAdam",
-            "RMSprop",
-            "Adamax",
-            "Adadelta",
-            "ASGD",
-            "Rprop",
-        )
-    ],
+    edits=[Argument(*OPTIMIZERS, instead_of=("fused", "foreach"))],
 )
 def fused_optimizer(here: Tweaking) -> None:
     """Switch each optimizer to the fastest way that torch has for it."""

@@ -34,7 +34,10 @@ OFF = (None, 0, "default")  # a mode that is not asked for; False equals 0
     "--no-debug",
     BITWISE,
     waits=UPDATES,
-    edits=[Argument("set_detect_anomaly", "set_sync_debug_mode", name="mode", place=0)],
+    edits=[
+        Argument("set_detect_anomaly", name="mode", place=0),
+        Argument("set_sync_debug_mode", name="debug_mode", place=0),
+    ],
 )
 def no_debug(here: Tweaking) -> None:
     """Keep modes made for debugging off."""

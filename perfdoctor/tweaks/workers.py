@@ -69,7 +69,15 @@ def choose(run: WatchedRun) -> List[int]:
     predict=predict,
     acts_on=("data",),
     loader_argument="num_workers",
-    edits=[Argument(*CALLS, name="num_workers", place=5, trainer="dataloader_num_workers")],
+    edits=[
+        Argument(
+            *CALLS,
+            name="num_workers",
+            place=5,
+            only_with=ONLY_WITH_WORKERS,
+            trainer="dataloader_num_workers",
+        )
+    ],
 )
 def workers(here: Tweaking, count: int) -> None:
     """Give every DataLoader `count` worker processes."""

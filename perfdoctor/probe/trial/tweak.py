@@ -135,8 +135,9 @@ class Argument:
 
     `calls` are the names of what is called there. `name` is the argument's, and its value what the place
     became; without a name, what it became names the argument, which is then True. `place` is where it stands
-    among those that are given by position, `instead_of` another one whose place it takes, `trainer` its name
-    among transformers' TrainingArguments; `every` call of a line is meant where it makes several.
+    among those that are given by position, `instead_of` others that it excludes, and whose place it takes,
+    `only_with` those that may not be given where it is 0, `trainer` its name among transformers'
+    TrainingArguments. `every` call of a line is meant where it makes several that are alike.
     """
 
     what = None  # any place that the tweak changed
@@ -147,7 +148,8 @@ class Argument:
         name: Optional[str] = None,
         to: Any = None,
         place: Optional[int] = None,
-        instead_of: Optional[str] = None,
+        instead_of: Tuple[str, ...] = (),
+        only_with: Tuple[str, ...] = (),
         trainer: Optional[str] = None,
         every: bool = False,
     ) -> None:
@@ -156,6 +158,7 @@ class Argument:
         self.to = to
         self.place = place
         self.instead_of = instead_of
+        self.only_with = frozenset(only_with)
         self.trainer = trainer
         self.every = every
 

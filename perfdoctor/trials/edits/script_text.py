@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
+from perfdoctor.facts.user_source.parse import Function
 from perfdoctor.model.dataclass import dataclass
 
 BETWEEN = frozenset((tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT))
-
 TEXTS = frozenset((tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)))
 
 
@@ -34,14 +34,15 @@ class ScriptText:
 
     def __init__(self, path: Path) -> None:
         try:
-            raw = path.read_bytes()
-            encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
-            self.text = raw.decode(encoding)
-            self.tree = ast.parse(self.text)
-        except (OSError, ValueError, SyntaxError, RecursionError, LookupError) as error:
+            self.text = path.read_bytes().decode()
+            self.tree = ast.parse(self.text.lstrip("\ufeff"))
+        except (OSError, ValueError, SyntaxError, RecursionError) as error:
             raise ByHand(f"{path.name} cannot be read: {error}") from None
+        if self.text.startswith("\ufeff") or "\f" in self.text:
+            raise ByHand(f"{path.name} holds a byte order mark, or a form feed")
+        if any(not letter.isprintable() for letter in path.name):
+            raise ByHand("its name cannot stand in a diff")
         self.path = path
-        self.encoding = encoding
         self.newline = "\r\n" if "\r\n" in self.text else "\n"
         self._lines = io.StringIO(self.text, newline="").readlines()
 
@@ -83,16 +84,48 @@ class ScriptText:
         )
         yield from sorted(around, key=lambda node: self.end(node) - self.begin(node))
 
+    def scope(self, line: int) -> ast.Module | Function:
+        """The innermost function around a line, or the whole file."""
+        around = (node for node in ast.walk(self.tree) if isinstance(node, Function))
+        holding = [node for node in around if node.lineno <= line <= (node.end_lineno or node.lineno)]
+        return max(holding, key=lambda node: node.lineno, default=self.tree)
+
     def name(self, node: ast.expr) -> str:
         """The last name of what is called, as the module that defines it calls it."""
         if isinstance(node, ast.Attribute):
             return node.attr
-        return self._aliases.get(node.id, node.id) if isinstance(node, ast.Name) else ""
+        return self._imported.get(node.id, (node.id, ""))[0] if isinstance(node, ast.Name) else ""
+
+    def imported_from(self, node: ast.expr) -> str | None:
+        """The module that a name is imported from; None for others."""
+        return self._imported.get(node.id, ("", None))[1] if isinstance(node, ast.Name) else None
 
     @cached_property
-    def _aliases(self) -> dict[str, str]:
+    def _imported(self) -> dict[str, tuple[str, str | None]]:
         imports = (node for node in ast.walk(self.tree) if isinstance(node, ast.ImportFrom))
-        return {alias.asname: alias.name for node in imports for alias in node.names if alias.asname}
+        return {
+            alias.asname or alias.name: (alias.name, node.module) for node in imports for alias in node.names
+        }
+
+    @cached_property
+    def knows_torch(self) -> bool:
+        """Whether the imports that it begins with make `torch` a name."""
+        names = (
+            alias for node in self._first_imports() if isinstance(node, ast.Import) for alias in node.names
+        )
+        return any(alias.name.partition(".")[0] == "torch" and alias.asname is None for alias in names)
+
+    def last_import(self) -> ast.Import | ast.ImportFrom | None:
+        """The last of the imports that it begins with."""
+        return max(self._first_imports(), key=lambda node: node.lineno, default=None)
+
+    def _first_imports(self) -> Iterator[ast.Import | ast.ImportFrom]:
+        for node in self.tree.body:
+            documents = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                yield node
+            elif not documents and not isinstance(node, (ast.Try, ast.If)):  # imports that are tried
+                return
 
     def begin_of_line(self, line: int) -> int:
         """The place where a line begins."""
@@ -101,6 +134,11 @@ class ScriptText:
     def is_blank(self, line: int) -> bool:
         """Whether a line says nothing."""
         return not self._lines[line - 1].strip()
+
+    def says_more(self, place: int) -> bool:
+        """Whether a line goes on behind a place with more than a comment."""
+        rest = self.text[place:].partition("\n")[0].strip()
+        return bool(rest) and not rest.startswith("#")
 
     def spans_lines(self, first: int, last: int) -> bool:
         """Whether a text begins in one of these lines and ends in another."""

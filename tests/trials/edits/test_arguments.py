@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from perfdoctor.trials.edits.arguments import set_at
+from perfdoctor.trials.edits.arguments import Asked, set_at
 from perfdoctor.trials.edits.script_text import ByHand, ScriptText
 from perfdoctor.tweaks import Argument
 
 WORKERS = Argument("DataLoader", name="num_workers", place=5, trainer="dataloader_num_workers")
 SIZE = Argument("DataLoader", name="batch_size", place=1)
 STATIC = Argument(
-    "DistributedDataParallel", name="static_graph", to=True, instead_of="find_unused_parameters"
+    "DistributedDataParallel", name="static_graph", to=True, instead_of=("find_unused_parameters",)
 )
-UPDATE = Argument("Adam", "SGD")
+UPDATE = Argument("Adam", "SGD", instead_of=("fused", "foreach"))
 
 
 def changed(tmp_path: Path, text: str, wanted: Argument, now: object, typed: tuple[str, ...] = ()) -> str:
@@ -24,7 +24,10 @@ def changed(tmp_path: Path, text: str, wanted: Argument, now: object, typed: tup
     file.write_bytes(text.encode())
     script = ScriptText(file)
     line = next(number for number, said in enumerate(text.splitlines(), 1) if "# here" in said)
-    return script.edited(set_at(script, line, wanted, now, typed))
+    lines = [
+        number for number, said in enumerate(text.splitlines(), 1) if "# here" in said or "# told" in said
+    ]
+    return script.edited(set_at(script, line, Asked(wanted, now, typed, lines)))
 
 
 @pytest.mark.parametrize(
@@ -111,6 +114,7 @@ def test_a_default_that_the_command_overrides_is_left_to_the_command(tmp_path: P
 def test_a_switch_has_no_default(tmp_path: Path) -> None:
     before = """
         parser.add_argument("--pin", action="store_true")
+        args = parser.parse_args()
         loader = DataLoader(data, pin_memory=args.pin)  # here
         """
     with pytest.raises(ByHand, match="--pin"):
@@ -165,8 +169,8 @@ def test_a_line_that_calls_it_twice_does_not_tell_which_is_meant(tmp_path: Path)
 
 def test_where_every_call_of_a_line_is_meant_all_are_changed(tmp_path: Path) -> None:
     beside = Argument("to", "cuda", name="non_blocking", every=True)
-    before = "x, y = x.to(device), y.cuda()  # here\n"
-    after = "x, y = x.to(device, non_blocking=True), y.cuda(non_blocking=True)  # here\n"
+    before = "x, y = x.to(device), y.to(device)  # here\n"
+    after = "x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)  # here\n"
     assert changed(tmp_path, before, beside, True) == after
 
 
@@ -174,7 +178,7 @@ def test_two_changes_of_one_place_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text("loader = DataLoader(data, num_workers=1)\n")
     script = ScriptText(file)
-    both = [*set_at(script, 1, WORKERS, 2, ()), *set_at(script, 1, WORKERS, 4, ())]
+    both = [*set_at(script, 1, Asked(WORKERS, 2, (), [1])), *set_at(script, 1, Asked(WORKERS, 4, (), [1]))]
     with pytest.raises(ByHand, match="two changes meet"):
         script.edited(both)
 
@@ -184,14 +188,142 @@ def test_several_arguments_are_added_in_order(tmp_path: Path) -> None:
     file.write_text("loader = DataLoader(data)\n")
     script = ScriptText(file)
     alive = Argument("DataLoader", name="persistent_workers")
-    both = [*set_at(script, 1, WORKERS, 2, ()), *set_at(script, 1, alive, True, ())]
+    both = [*set_at(script, 1, Asked(WORKERS, 2, (), [1])), *set_at(script, 1, Asked(alive, True, (), [1]))]
     assert script.edited(both) == "loader = DataLoader(data, num_workers=2, persistent_workers=True)\n"
 
 
-@pytest.mark.parametrize("raw", [b"x = (", b"\xff\xfe", None, b"# coding: nonsense\n"])
+@pytest.mark.parametrize("raw", [b"x = (", b"\xff\xfe", None, "# coding: latin-1\nä = 1\n".encode("latin-1")])
 def test_a_file_that_cannot_be_read_is_left_to_a_person(raw: bytes | None, tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     if raw is not None:
         file.write_bytes(raw)
     with pytest.raises(ByHand, match=r"train\.py cannot be read"):
         ScriptText(file)
+
+
+@pytest.mark.parametrize("text", ["\ufeffx = 1\n", "if x:\n\f    y = 1\n"])
+def test_marks_that_a_diff_does_not_survive(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(text)
+    with pytest.raises(ByHand, match="byte order mark, or a form feed"):
+        ScriptText(file)
+
+
+OPTION = """
+    parser.add_argument("--workers", type=int, default=0)
+    args = parser.parse_args()
+    {more}
+    loader = DataLoader(data, num_workers=args.workers)  # here
+    """
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "args.workers = int((args.workers + 1) / 2)",
+        "pool = Pool(args.workers)",
+        "parser.set_defaults(workers=2)",
+        "parser.parse_args(['--workers', '8'])",
+    ],
+)
+def test_an_option_that_does_more_or_comes_from_elsewhere_stays(more: str, tmp_path: Path) -> None:
+    text = OPTION.format(more=more)
+    assert changed(tmp_path, text, WORKERS, 4) == textwrap.dedent(text).lstrip("\n").replace(
+        "num_workers=args.workers", "num_workers=4"
+    )
+
+
+def test_an_option_that_only_lines_of_the_trial_read_is_changed_once(tmp_path: Path) -> None:
+    text = OPTION.format(more="checked = DataLoader(data, num_workers=args.workers)  # told")
+    assert "default=4)" in changed(
+        tmp_path, text.replace("# here", "# told").replace("# told", "# here", 1), WORKERS, 4
+    )
+
+
+def test_an_attribute_of_something_else_is_no_option(tmp_path: Path) -> None:
+    text = """
+        parser.add_argument("--workers", type=int, default=0)
+        args = parser.parse_args()
+        loader = DataLoader(data, num_workers=self.workers)  # here
+        """
+    assert "num_workers=4)" in changed(tmp_path, text, WORKERS, 4)
+
+
+@pytest.mark.parametrize("typed", ["-w0", "--work", "--work=0", "--no-workers", "--workers"])
+def test_the_command_may_shorten_an_option(typed: str, tmp_path: Path) -> None:
+    before = """
+        parser.add_argument("-w", "--workers", "--no-workers", type=int, default=2)
+        loader = DataLoader(data, num_workers=parser.parse_args().workers)  # here
+        """
+    with pytest.raises(ByHand, match="the command sets it"):
+        changed(tmp_path, before, WORKERS, 4, ("python", "train.py", typed))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "kw['num_workers'] = 8",
+        "kw.update(num_workers=8)",
+        "kw = load()",
+        "other = DataLoader(data, **kw)",
+        "use(kw)",
+    ],
+)
+def test_packed_arguments_with_which_more_is_done(more: str, tmp_path: Path) -> None:
+    text = f"kw = {{'num_workers': 0}}\n{more}\nloader = DataLoader(data, **kw)  # here\n"
+    with pytest.raises(ByHand, match="set num_workers=4 there"):
+        changed(tmp_path, text, WORKERS, 4)
+
+
+def test_packed_arguments_of_another_function_are_not_these(tmp_path: Path) -> None:
+    text = """
+        def first(kw):
+            return DataLoader(data, **kw)  # here
+
+        def second():
+            kw = {"num_workers": 0}
+            return DataLoader(data, **kw)
+        """
+    with pytest.raises(ByHand, match="set num_workers=4 there"):
+        changed(tmp_path, text, WORKERS, 4)
+
+
+def test_what_excludes_the_argument_gives_it_its_place(tmp_path: Path) -> None:
+    assert "(p, fused=True)" in changed(tmp_path, "o = Adam(p, foreach=True)  # here\n", UPDATE, "fused")
+    with pytest.raises(ByHand, match="and what excludes it"):
+        changed(tmp_path, "o = Adam(p, foreach=True, fused=False)  # here\n", UPDATE, "fused")
+
+
+@pytest.mark.parametrize(
+    ("call", "wanted", "now", "why"),
+    [
+        ("DataLoader(d, num_workers=4, prefetch_factor=2)",
+         Argument("DataLoader", name="num_workers", only_with=("prefetch_factor",)), 0, "must not give prefetch_factor"),
+        ("net(x.to(device)).to('cpu')", Argument("to", name="non_blocking", every=True), True, "calls to 2 times"),
+        ("x.to('cpu')", Argument("to", name="non_blocking", every=True), True, "copies to the host"),
+        ("Optimizer.zero_grad(optimizer, False)", Argument("zero_grad", name="set_to_none", place=0), True, "of a class"),
+        ("DataLoader(y for y in d)", WORKERS, 4, "without parentheses"),
+        ("MyLoader(d)", WORKERS, 4, "does not call DataLoader itself"),
+    ],
+)  # fmt: skip
+def test_a_call_that_would_not_take_it_or_mean_something_else(
+    call: str, wanted: Argument, now: object, why: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ByHand, match=why):
+        changed(tmp_path, f"args = TrainingArguments()\nx = {call}  # here\n", wanted, now)
+
+
+def test_another_librarys_loader_may_take_other_arguments_by_position(tmp_path: Path) -> None:
+    before = "from monai.data import DataLoader\nloader = DataLoader(data, 4)  # here\n"
+    with pytest.raises(ByHand, match=r"that of monai\.data"):
+        changed(tmp_path, before, SIZE, 16)
+
+
+def test_a_call_that_ends_in_the_line_of_its_last_argument(tmp_path: Path) -> None:
+    before = "made = dict(\n    a=DataLoader(  # here\n        d,\n        shuffle=True,),\n    b=None)\n"
+    assert changed(tmp_path, before, WORKERS, 4) == before.replace("True,)", "True, num_workers=4,)")
+
+
+def test_a_call_without_arguments(tmp_path: Path) -> None:
+    before = "args = TrainingArguments()\nTrainer(model, args).train()  # here\n"
+    assert "TrainingArguments(dataloader_num_workers=4, )" in changed(tmp_path, before, WORKERS, 4)

@@ -24,6 +24,7 @@ WRITTEN = [
     ("batch-size", "DataLoader batch_size", 64, "DataLoader(data, 8)", "DataLoader(data, 64)"),
     ("non-blocking", "copy to the device non_blocking", True, "x.to(device)", "x.to(device, non_blocking=True)"),
     ("fused-optimizer", "AdamW update", "fused", "AdamW(parameters)", "AdamW(parameters, fused=True)"),
+    ("fused-optimizer", "Adam update", "fused", "Adam(parameters, foreach=True)", "Adam(parameters, fused=True)"),
     ("fused-optimizer", "SGD update", "foreach", "optim.SGD(parameters)", "optim.SGD(parameters, foreach=True)"),
     ("zero-grad-none", "zero_grad set_to_none", True, "model.zero_grad(set_to_none=False)",
      "model.zero_grad(set_to_none=True)"),
@@ -55,8 +56,8 @@ def test_it_is_written_as_one_types_it(
     tweak: str, what: str, now: object, before: str | None, after: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "train.py"
-    file.write_text(f"import torch\n\n\ndef work():\n    {before or 'pass'}\n")
-    line = 5 if before else 1
+    file.write_text(f"import torch\n\n\ndef work():\n    model.eval()\n    {before or 'pass'}\n")
+    line = 6 if before else 1
     place = Place(tweak, what, Location(str(file), line, "work") if before else None, None, now)
     setting = Setting(tweak, (f"--{tweak}",), {}, BITWISE)
     told = (trial_results.execution(applied=(place,)),)

@@ -130,6 +130,7 @@ def test_what_a_diff_cannot_hold_is_left_to_a_person_and_the_rest_goes_on(
         LeftToHand(
             "workers", "train.py:13 DataLoader num_workers", "line 13 does not call DataLoader itself"
         ),
+        LeftToHand("workers", "DataLoader num_workers", "no line of the script asked for it"),
         LeftToHand("amp", "train.py:10 Net", "see: perfdoctor try --list --amp"),
     )
 
@@ -168,3 +169,80 @@ def test_files_that_changed_since_the_trial_are_known(script: Path, tmp_path: Pa
     assert newer_files(trial, found) == ["train.py"]
     os.utime(script, (900_000_000, 900_000_000))
     assert newer_files(trial, found) == []
+
+
+def test_of_a_line_every_change_is_written_or_none(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("a = parser.parse_args()\nx = DataLoader(d, **load())\ny = DataLoader(d)\n")
+    result = faster(
+        WORKERS,
+        ALIVE,
+        applied=tuple(
+            place(setting.tweak, "DataLoader", file, line, now)
+            for setting, now in ((WORKERS, 2), (ALIVE, True))
+            for line in (2, 3)
+        ),
+    )
+    found = of_variant(a_trial(tmp_path, result), result)
+    assert "+y = DataLoader(d, num_workers=2, persistent_workers=True)" in found.diff
+    assert "-x" not in found.diff
+
+
+def test_one_change_that_breaks_the_file_does_not_take_the_others_along(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("x = DataLoader(d, num_workers=0)\nlog(DataLoader(d, num_workers=0))\n")
+    told = tuple(
+        place("workers", "DataLoader num_workers", file, line, now) for line, now in ((1, 2), (2, 3))
+    )
+    again = place("workers", "DataLoader num_workers (again)", file, 2, 4)
+    result = faster(WORKERS, applied=(*told, again))
+    found = of_variant(a_trial(tmp_path, result), result)
+    assert "+x = DataLoader(d, num_workers=2)" in found.diff
+    assert [left.because for left in found.by_hand] == ["two changes meet in one place"]
+
+
+def test_a_line_that_makes_one_that_was_left_alone_is_left_to_a_person(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("def make(d):\n    return DataLoader(d)\n")
+    done = place("workers", "DataLoader num_workers", file, 2, 2)
+    told = (
+        trial_results.execution(
+            applied=(done,), left_alone=(replace(done, now=None, because="it would be read twice"),)
+        ),
+    )
+    result = replace(trial_results.FASTER, variant=Variant((WORKERS,)), executions=told)
+    found = of_variant(a_trial(tmp_path, result), result)
+    assert found.diff == ""
+    assert found.by_hand[0].because == "line 2 makes one that was left alone, too: it would be read twice"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("tool", [("git", "apply"), ("patch", "-p1")], ids=" ".join)
+def test_names_with_spaces_and_links_are_applied_too(tool: tuple[str, ...], tmp_path: Path) -> None:
+    if shutil.which(tool[0]) is None:
+        pytest.skip(f"{tool[0]} is not installed")
+    file = tmp_path / "my train.py"
+    file.write_text("x = DataLoader(d)\n")
+    link = tmp_path / "train.py"
+    link.symlink_to(file)
+    result = faster(WORKERS, applied=(place("workers", "DataLoader num_workers", link, 1, 2),))
+    found = of_variant(a_trial(tmp_path, result), result)
+    subprocess.run(tool, input=found.diff.encode(), cwd=tmp_path, check=True)
+    assert file.read_text() == "x = DataLoader(d, num_workers=2)\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("python -u train.py", True),
+        ("torchrun --nproc-per-node 2 train.py", True),
+        ("python -m torch.distributed.run train.py", True),
+        ("python -m package.train --config train.py", False),
+        ("python other.py", False),
+    ],
+)
+def test_the_script_of_a_command(command: str, named: bool, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\n")
+    result = faster(THREADS, applied=(place("threads", "torch.set_num_threads", None, 0, 1),))
+    trial = trial_results.trial(result, cwd=str(tmp_path), command=tuple(command.split()))
+    assert ("+torch.set_num_threads(1)" in of_variant(trial, result).diff) is named
