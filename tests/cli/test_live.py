@@ -95,6 +95,7 @@ def test_without_colours_the_view_has_none(folder, going):
         assert view.end() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.shows("plain-terminal")
 def test_a_dumb_terminal_gets_lines_and_is_told_so(folder, going):
     with shown(folder, "live", columns=200, TERM="dumb") as view:
@@ -106,6 +107,7 @@ def test_a_dumb_terminal_gets_lines_and_is_told_so(folder, going):
     assert "finished" in view.written
 
 
+@pytest.mark.slow
 def test_where_stdout_is_no_terminal_lines_are_written_and_that_is_said(folder, going, perfdoctor):
     change(going, pid=1 << 22, host={"name": os.uname().nodename})
     told = perfdoctor("live")
@@ -117,6 +119,7 @@ def test_where_stdout_is_no_terminal_lines_are_written_and_that_is_said(folder, 
     assert "\x1b" not in told.stdout
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_ends_the_lines(folder, going):
     with shown(folder, "live", shell="| head -n 1; echo over") as view:
         view.until("over")
@@ -153,6 +156,7 @@ def test_a_run_that_is_killed_while_it_is_viewed_says_by_what(folder, going):
     assert any("ended by SIGKILL" in line for line in view.screen.all_lines)
 
 
+@pytest.mark.slow
 def test_a_run_whose_watch_was_killed_as_well_is_given_up(folder, going):
     change(going, pid=os.getpid(), host={"name": os.uname().nodename})
     with shown(folder, "live") as view:

@@ -77,6 +77,7 @@ def script_lines(screen: Screen):
     return lines[: next((n for n, line in enumerate(lines) if line.startswith("perfdoctor:")), len(lines))]
 
 
+@pytest.mark.slow
 @pytest.mark.shows("streams", "terminal")
 @pytest.mark.parametrize("columns", [80, 200])
 def test_what_the_script_writes_is_what_it_writes_by_itself(folder, columns):
@@ -119,6 +120,7 @@ def test_q_leaves_the_view_and_not_the_run_where_the_script_reads_something_else
     assert any("status 3" in line for line in view.screen.all_lines)
 
 
+@pytest.mark.slow
 @pytest.mark.shows("plain-terminal")
 @pytest.mark.parametrize(("shell", "environ"), [("2> log", {}), ("", {"TERM": "dumb"})])
 def test_where_nothing_can_be_drawn_lines_are_written_and_that_is_said(folder, shell, environ):
@@ -143,6 +145,7 @@ def test_without_colours_the_rows_have_none(folder):
     assert not [part for part in view.written.split("\x1b[")[1:] if part.partition("m")[0].isdigit()]
 
 
+@pytest.mark.slow
 def test_a_resize_moves_the_rows_and_leaves_the_scripts_words(folder):
     (folder / "train.py").write_text(
         "import time\nfor n in range(90):\n    print('line', n, flush=True)\n    time.sleep(0.1)\n"

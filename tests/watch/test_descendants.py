@@ -11,6 +11,7 @@ from tests.support.processes import wait_for
 pytestmark = pytest.mark.process
 
 
+@pytest.mark.slow
 def test_a_process_comes_first_and_then_what_it_started():
     shell = subprocess.Popen(["sh", "-c", "sleep 60 & wait"])
     try:

@@ -119,6 +119,7 @@ def test_a_pair_that_is_cut_short_comes_again():
     assert Asked().pairs(0.001, 200, cut_short=[64, 65]) == [64, 65, 66, 132]
 
 
+@pytest.mark.slow
 def test_backward_and_update_are_not_looked_at(tmp_path):
     deep = "net = nn.Sequential(*[nn.Linear(8, 8) for _ in range(20)])"
     script = LOOP.replace("net = nn.Linear(8, 8)", deep).replace(
@@ -135,6 +136,7 @@ NOT_LOOKED_AT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", NOT_LOOKED_AT)
 def test_where_a_mode_could_be_noticed_there_is_no_look(tmp_path, setting):
     script = LOOP.format(line="x = table * 2").replace("table =", f"{setting}\n    table =")
@@ -183,6 +185,7 @@ UNTOUCHED = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.shows("randomness")
 def test_a_warning_names_the_line_of_the_script(tmp_path, capfd):
     line = "x = nn.functional.softmax(table * 2)"
@@ -217,6 +220,7 @@ WARNING = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.shows("streams")
 @pytest.mark.parametrize(
     "filtered",
@@ -336,6 +340,7 @@ def test_torchscript_compiles_what_asks_for_torch_functions_within_a_look(tmp_pa
     watched(tmp_path, script)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["thread", "backward"])
 def test_a_mode_that_cannot_be_taken_away_where_the_script_compiles_goes_at_the_next_update(tmp_path, place):
     compiles = {

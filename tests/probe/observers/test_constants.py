@@ -57,6 +57,7 @@ def test_what_comes_from_unchanged_tensors_and_numbers_is_constant(tmp_path, lin
     assert told(tmp_path, line) == {13}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [

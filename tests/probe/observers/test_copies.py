@@ -84,6 +84,7 @@ def test_what_each_step_copies_again_is_told_with_its_bytes(tmp_path, line, size
         assert lines == {LINE: (size, [name])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "weights"),
     [
@@ -123,6 +124,7 @@ def test_a_list_that_moves_on_by_an_item_a_step_is_the_same(tmp_path):
         assert lines == {LINE: (DATA, ["cat"])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [

@@ -72,6 +72,7 @@ def test_a_backward_through_a_network_whose_gradients_are_cleared_is_found(tmp_p
         assert 0 < event.needless_s < event.line_s < event.seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changed",
     [

@@ -63,6 +63,7 @@ def looks(folder, loader=PLAIN, script=SCRIPT):
     return dict(found), {event.pid for event in events}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "processes"),
     [
@@ -99,6 +100,7 @@ def test_items_are_found_however_they_are_read(tmp_path, loader):
     assert {len(set(sums)) for sums in found.values()} == {1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "loader",
     [
@@ -115,6 +117,7 @@ def test_others_are_left_alone(tmp_path, loader):
     assert looks(tmp_path, loader, script)[0] == {}
 
 
+@pytest.mark.slow
 def test_an_item_that_is_drawn_again_and_again_is_not_looked_at_each_time(tmp_path):
     index = chosen(96)[0]
     again = f"type('Again', (RandomSampler,), {{'__iter__': lambda self: iter([{index}] * 768)}})(items)"

@@ -84,6 +84,7 @@ def test_values_and_calls_are_compared_from_item_to_item(tmp_path):
     assert calls(seen)[27, "wait"]["compared"] == 0
 
 
+@pytest.mark.slow
 def test_equal_arguments_with_other_results_are_no_repetition(tmp_path):
     draws = calls(last(watched(tmp_path, SCRIPT)))[26, "draw"]
     assert (draws["repeated"], draws["differed"]) == (0, 23)
@@ -111,6 +112,7 @@ def test_of_an_iterable_dataset_each_item_is_an_end(tmp_path):
     assert "index" in stream["varied"]
 
 
+@pytest.mark.slow
 @pytest.mark.shows("other-tools")
 def test_a_profile_function_of_the_scripts_stays_and_nothing_is_looked_at(tmp_path):
     own = SCRIPT.replace("BEFORE = None", "BEFORE = lambda frame, event, arg: None")
@@ -165,6 +167,7 @@ HOLDS = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dataset", ["Items()", "Stream()"])
 def test_what_the_script_holds_of_its_locals_stays_and_nothing_is_kept_alive(tmp_path, dataset):
     seen = last(watched(tmp_path, HOLDS.replace("DataLoader(Items()", f"DataLoader({dataset}")))

@@ -27,6 +27,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "place",
     [

@@ -49,12 +49,14 @@ def test_a_sequence_has_one_recomputation_for_each_segment_but_the_last(tmp_path
     assert totals(tmp_path, forward)[1][-1].calls == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_one_within_another_is_timed_as_well(tmp_path, reentrant):
     forward = "hidden = checkpointed(lambda y: checkpointed(blocks[1], blocks[0](y)), hidden)"
     assert totals(tmp_path, forward, reentrant)[1][-1].calls == 2 * 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_what_does_not_run_again_writes_nothing(tmp_path, reentrant):
     without = "with torch.no_grad(): hidden = checkpointed(blocks, hidden)"

@@ -40,6 +40,7 @@ def test_losses_of_one_graph_that_go_backward_one_by_one_share_its_nodes(tmp_pat
         assert pair["at"]["function"] == "<module>"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "step",
     [

@@ -45,6 +45,7 @@ def test_calls_by_other_inputs_of_one_output_are_told_with_their_lines(tmp_path)
         assert [line["line"] for line in look["lines"]] == [12, 13]  # not that of the function
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "step",
     [

@@ -50,6 +50,7 @@ def test_a_rate_that_is_zero_now_and_then_trains(tmp_path):
     assert all(look["tensors"] == 0 for look in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [

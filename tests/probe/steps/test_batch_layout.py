@@ -78,6 +78,7 @@ def counted(records):
     return set(updates(records)["samples"][1:].tolist()), [event.dimension for event in events]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [
@@ -104,6 +105,7 @@ def test_where_a_module_takes_the_first_dimension_for_time_the_second_holds_the_
     assert 1 in dimensions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [
