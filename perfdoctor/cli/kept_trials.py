@@ -74,6 +74,25 @@ def meant(name: str, kept: list[Path], out: str | None) -> Path:
     raise PerfdoctorError(f"no trial called {name}", hint)
 
 
+def named_or_newest(name: str | None, out: str | None) -> tuple[Trial, list[Trial], int]:
+    """The trial that the user means, or the newest with those before it, and how many cannot be read.
+
+    Raises PerfdoctorError where there is none.
+    """
+    from perfdoctor.errors import PerfdoctorError
+    from perfdoctor.trials import trial_file
+
+    kept = folders(out)
+    if name is not None:
+        return trial_file.read(meant(name, kept, out)), [], 0
+    unread: list[Path] = []
+    trials = list(readable(kept, unread))
+    if not trials:
+        damaged = f"no readable trial in {unread[0].parent}" if unread else "no trials yet"
+        raise PerfdoctorError(damaged, "measure a change: perfdoctor try --list")
+    return trials[0], trials[1:], len(unread)
+
+
 def readable(kept: list[Path], unread: list[Path]) -> Iterator[Trial]:
     """Trials that can still be read; the folders of the others are left out, and added to `unread`."""
     from perfdoctor.errors import PerfdoctorError

@@ -27,30 +27,16 @@ def patch(
     The diff goes to stdout, and what it cannot hold is said on stderr. Your files stay as they are until you
     apply it. The exit status is 1 where nothing can be written.
     """
-    from perfdoctor.cli import output
+    from perfdoctor.cli import kept_trials, output
     from perfdoctor.trials.edits import patch_file
 
-    meant = _meant(trial, out)
+    meant, _, _ = kept_trials.named_or_newest(trial, out)
     result = _proved(meant)
     found = patch_file.of_variant(meant, result)
     _tell(meant, result, found)
     if not found.diff:
         raise typer.Exit(1)
     output.emit(found.diff, sys.stdout)
-
-
-def _meant(name: str | None, out: str | None) -> Trial:
-    from perfdoctor.cli import kept_trials
-    from perfdoctor.errors import PerfdoctorError
-    from perfdoctor.trials import trial_file
-
-    folders = kept_trials.folders(out)
-    if name is not None:
-        return trial_file.read(kept_trials.meant(name, folders, out))
-    newest = next(kept_trials.readable(folders, []), None)
-    if newest is None:
-        raise PerfdoctorError("no trials yet", "prove a change first: perfdoctor try --auto")
-    return newest
 
 
 def _proved(trial: Trial) -> VariantResult:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shlex
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -161,18 +160,9 @@ def _trials(names: list[str], out: str | None) -> tuple[Trial, list[Trial], int]
     """The trial that is meant, those before it, and how many cannot be read."""
     from perfdoctor.cli import kept_trials
     from perfdoctor.errors import PerfdoctorError
-    from perfdoctor.trials import trial_file
 
     if len(names) > 1:
         raise PerfdoctorError(
             "only one trial can be shown at a time", f"perfdoctor report --trials {shlex.quote(names[0])}"
         )
-    unread: list[Path] = []
-    folders = kept_trials.folders(out)
-    if names:
-        return trial_file.read(kept_trials.meant(names[0], folders, out)), [], 0
-    trials = list(kept_trials.readable(folders, unread))
-    if not trials:
-        damaged = f"no readable trial in {unread[0].parent}" if unread else "no trials yet"
-        raise PerfdoctorError(damaged, "measure a change: perfdoctor try --list")
-    return trials[0], trials[1:], len(unread)
+    return kept_trials.named_or_newest(names[0] if names else None, out)
