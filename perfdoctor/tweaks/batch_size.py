@@ -72,7 +72,7 @@ def choose(run: WatchedRun) -> List[int]:
     Count(1, 1_048_576, auto=choose),
     predict=predict,
     acts_on=("compute",),
-    edits=[Argument(*CALLS, name="batch_size", place=1, trainer="per_device_train_batch_size")],
+    edits=[Argument(*CALLS, name="batch_size", place=1)],
     samples=lambda count, batch: count / batch if batch else 1.0,
 )
 def batch_size(here: Tweaking, count: int) -> None:

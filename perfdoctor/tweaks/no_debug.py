@@ -35,8 +35,8 @@ OFF = (None, 0, "default")  # a mode that is not asked for; False equals 0
     BITWISE,
     waits=UPDATES,
     edits=[
-        Argument("set_detect_anomaly", name="mode", place=0),
-        Argument("set_sync_debug_mode", name="debug_mode", place=0),
+        Argument("set_detect_anomaly", name="mode", place=0, what="anomaly"),
+        Argument("set_sync_debug_mode", name="debug_mode", place=0, what="torch.cuda.set_sync"),
     ],
 )
 def no_debug(here: Tweaking) -> None:

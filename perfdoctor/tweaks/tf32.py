@@ -22,14 +22,15 @@ from ._modules import name_of, on_root_calls
 
 AMPERE = (8, 0)  # the first compute capability with TF32: CUDA C++ Programming Guide
 OFF, ON = "float32", "tf32"
+SETTINGS = ("allow_tf32", "fp32_precision")  # by which scripts turn it on or off
 
 
 @tweak(
     "--tf32",
     ROUNDING,
     edits=[
-        Statement('torch.set_float32_matmul_precision("high")', what="float32 matrix"),
-        Statement("torch.backends.cudnn.allow_tf32 = True", what="float32 in cuDNN"),
+        Statement('torch.set_float32_matmul_precision("high")', what="float32 matrix", rivals=SETTINGS),
+        Statement("torch.backends.cudnn.allow_tf32 = True", what="float32 in cuDNN", rivals=SETTINGS),
     ],
 )
 def tf32(here: Tweaking) -> None:

@@ -140,12 +140,11 @@ class Argument:
     TrainingArguments. `every` call of a line is meant where it makes several that are alike.
     """
 
-    what = None  # any place that the tweak changed
-
     def __init__(
         self,
         *calls: str,
         name: Optional[str] = None,
+        what: Optional[str] = None,
         to: Any = None,
         place: Optional[int] = None,
         instead_of: Tuple[str, ...] = (),
@@ -155,6 +154,7 @@ class Argument:
     ) -> None:
         self.calls = calls
         self.name = name
+        self.what = what  # a place has to begin with it; None: any that the tweak changed
         self.to = to
         self.place = place
         self.instead_of = instead_of
@@ -174,12 +174,14 @@ class Argument:
 class Statement:
     """By hand, a statement of its own behind the imports; `{}` stands for what the place became.
 
-    `what`, if given, is what a place has to begin with for it.
+    `what`, if given, is what a place has to begin with for it; `rivals` are names of other settings of the
+    same: a script that uses one decides itself.
     """
 
-    def __init__(self, text: str, what: Optional[str] = None) -> None:
+    def __init__(self, text: str, what: Optional[str] = None, rivals: Sequence[str] = ()) -> None:
         self.text = text
         self.what = what
+        self.rivals = rivals
 
     def written(self, now: Any) -> str:
         """The statement as one types it."""
@@ -187,7 +189,7 @@ class Statement:
 
 
 class Around:
-    """By hand, a context manager around what the function or the loop at a line does."""
+    """By hand, a context manager around the statement of a line."""
 
     what = None  # any place that the tweak changed
 

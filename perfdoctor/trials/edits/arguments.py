@@ -11,7 +11,7 @@ from perfdoctor.trials.edits import options
 from perfdoctor.trials.edits.script_text import ByHand, ScriptText, TextEdit
 from perfdoctor.tweaks import Argument
 
-TRAINING_ARGUMENTS = "TrainingArguments"  # as the names of transformers' end, each trainer's own as well
+TRAINING_ARGUMENTS = frozenset(("TrainingArguments", "Seq2SeqTrainingArguments"))
 RUNS_A_TRAINER = frozenset(("train", "evaluate", "predict"))
 HOST = "cpu"
 
@@ -36,19 +36,30 @@ class Asked:
         return self.wanted.value(self.now)
 
 
-def set_at(script: ScriptText, line: int, asked: Asked) -> list[TextEdit]:
+@dataclass(frozen=True)
+class Written:
+    """The edits of one change, and all lines whose calls they act on."""
+
+    edits: tuple[TextEdit, ...]
+    lines: frozenset[int]
+
+
+def set_at(script: ScriptText, line: int, asked: Asked) -> Written:
     """The edits that give a call at a line the argument. Raises ByHand."""
     wanted = asked.wanted
     calls = [call for call in script.calls(line) if script.name(call.func) in wanted.calls]
     if len(calls) > 1 and not (wanted.every and _alike(calls)):
         raise ByHand(f"line {line} calls {script.name(calls[0].func)} {len(calls)} times")
     if calls:
-        return [edit for call in calls for edit in _set(script, call, asked)]
-    if wanted.trainer is not None and any(
+        written = [_set(script, call, asked) for call in calls]
+    elif wanted.trainer is not None and any(
         script.name(call.func) in RUNS_A_TRAINER for call in script.calls(line)
     ):
-        return _set_trainer(script, asked, wanted.trainer)
-    raise ByHand(f"line {line} does not call {wanted.calls[0]} itself")
+        written = [_set_trainer(script, line, asked, wanted.trainer)]
+    else:
+        raise ByHand(f"line {line} does not call {wanted.calls[0]} itself")
+    edits = tuple(edit for one in written for edit in one.edits)
+    return Written(edits, frozenset((line,)).union(*(one.lines for one in written)))
 
 
 def _alike(calls: Sequence[ast.Call]) -> bool:
@@ -57,88 +68,102 @@ def _alike(calls: Sequence[ast.Call]) -> bool:
     return len(given) == 1
 
 
-def _set_trainer(script: ScriptText, asked: Asked, name: str) -> list[TextEdit]:
-    every = [node for node in ast.walk(script.tree) if isinstance(node, ast.Call)]
-    named = [(script.name(node.func), node) for node in every]
-    made = [node for called, node in named if called.endswith(TRAINING_ARGUMENTS) and called[0].isupper()]
+def _set_trainer(script: ScriptText, line: int, asked: Asked, name: str) -> Written:
+    """In the one TrainingArguments that the function which runs the trainer makes."""
+    scope = script.scope(line)
+    made = [
+        node
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Call) and script.name(node.func) in TRAINING_ARGUMENTS
+    ]
     if len(made) != 1:
-        raise ByHand(
-            f"the trainer's loaders are made by its {TRAINING_ARGUMENTS}: set {name}={asked.value!r}"
-        )
-    return _set(script, made[0], Asked(Argument(TRAINING_ARGUMENTS, name=name), asked.value, asked.typed, ()))
+        raise ByHand(f"the trainer's loaders are made by its TrainingArguments: set {name}={asked.value!r}")
+    of_trainer = Argument(*TRAINING_ARGUMENTS, name=name)
+    return _set(script, made[0], Asked(of_trainer, asked.value, asked.typed, asked.lines))
 
 
-def _set(script: ScriptText, call: ast.Call, asked: Asked) -> list[TextEdit]:
+def _set(script: ScriptText, call: ast.Call, asked: Asked) -> Written:
     wanted, name, value = asked.wanted, asked.name, asked.value
     keywords = {keyword.arg: keyword for keyword in call.keywords if keyword.arg is not None}
-    _check(script, call, asked, keywords)
+    packed = [keyword.value for keyword in call.keywords if keyword.arg is None]
+    _check(script, call, asked, keywords, packed)
     replaced = [keywords[other] for other in wanted.instead_of if other != name and other in keywords]
     if replaced and name not in keywords and len(replaced) == 1:
-        return [TextEdit(script.begin(replaced[0]), script.end(replaced[0]), f"{name}={value!r}")]
+        return _here(TextEdit(script.begin(replaced[0]), script.end(replaced[0]), f"{name}={value!r}"))
     if replaced:
         raise ByHand(f"line {call.lineno} sets {name} and what excludes it")
     if name in keywords:
-        return [_value(script, keywords[name].value, asked)]
+        return _value(script, keywords[name].value, asked)
     starred = any(isinstance(each, ast.Starred) for each in call.args)
     if wanted.place is not None and len(call.args) > wanted.place and not starred:
-        return [_value(script, call.args[wanted.place], asked)]
-    packed = [keyword.value for keyword in call.keywords if keyword.arg is None]
+        if script.name(call.func)[:1].isupper() and not script.is_torchs(call.func):
+            raise ByHand(f"line {call.lineno} gives it by position to a class that may not be torch's")
+        return _value(script, call.args[wanted.place], asked)
     if packed or starred:
-        return [_in_packed(script, call, packed, asked)]
-    return [added(script, call, f"{name}={value!r}")]
+        return _in_packed(script, call, packed, asked)
+    return _here(added(script, call, f"{name}={value!r}"))
 
 
-def _check(script: ScriptText, call: ast.Call, asked: Asked, keywords: Collection[str]) -> None:
+def _here(edit: TextEdit) -> Written:
+    return Written((edit,), frozenset())
+
+
+def _check(
+    script: ScriptText, call: ast.Call, asked: Asked, keywords: Collection[str], packed: Sequence[ast.expr]
+) -> None:
     """Raise ByHand where the call would not take the argument, or would mean something else by it."""
     func, first = call.func, call.args[0] if call.args else None
     if isinstance(func, ast.Attribute) and script.name(func.value)[:1].isupper():
         raise ByHand(f"line {call.lineno} calls {script.name(func)} of a class")
-    if isinstance(first, ast.Constant) and str(first.value).startswith(HOST):
-        raise ByHand(f"line {call.lineno} copies to the host, which would not wait for it")
     if isinstance(first, ast.GeneratorExp):
         raise ByHand(f"line {call.lineno} gives it a generator without parentheses")
-    home = script.imported_from(func)
-    if home is not None and home.partition(".")[0] not in {"torch", "torchdata"} and len(call.args) > 1:
-        raise ByHand(f"{script.name(func)} is that of {home}, which may take other arguments by position")
-    needless = sorted(asked.wanted.only_with.intersection(keywords)) if not asked.value else []
-    if needless:
-        raise ByHand(
-            f"with {asked.name}={asked.value!r}, line {call.lineno} must not give {', '.join(needless)}"
-        )
+    if script.name(func) == "to" and (_is_host(call) or script.is_returned(call)):
+        raise ByHand(f"line {call.lineno} may copy to the host, which would not wait for it")
+    others = asked.wanted.only_with
+    needless = sorted(others.intersection(keywords)) or [ast.unparse(each) for each in packed]
+    if others and needless and not asked.value:
+        raise ByHand(f"line {call.lineno} gives {needless[0]}, which {asked.name}={asked.value!r} excludes")
 
 
-def _value(script: ScriptText, node: ast.expr, asked: Asked) -> TextEdit:
-    """Another value there; or, where nothing else reads it, as the default of the option it comes from."""
-    option = options.read_by(script, node, asked.lines)
-    if option is None:
-        return TextEdit(script.begin(node), script.end(node), repr(asked.value))
+def _is_host(call: ast.Call) -> bool:
+    given = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "device")]
+    return any(isinstance(each, ast.Constant) and str(each.value).startswith(HOST) for each in given)
+
+
+def _value(script: ScriptText, node: ast.expr, asked: Asked) -> Written:
+    """Another value there; or as the default of the option it comes from, where only these lines read it."""
+    read = options.read_by(script, node, asked.lines)
+    if read is None:
+        return _here(TextEdit(script.begin(node), script.end(node), repr(asked.value)))
+    option, lines = read
     default = options.default(option, asked.value, asked.typed)
     if default is not None:
-        return TextEdit(script.begin(default), script.end(default), repr(asked.value))
-    return added(script, option, f"default={asked.value!r}")
+        return Written((TextEdit(script.begin(default), script.end(default), repr(asked.value)),), lines)
+    return Written((added(script, option, f"default={asked.value!r}"),), lines)
 
 
 # ---------------------------------------------------------------- arguments that are packed out
 
 
-def _in_packed(script: ScriptText, call: ast.Call, packed: Sequence[ast.expr], asked: Asked) -> TextEdit:
+def _in_packed(script: ScriptText, call: ast.Call, packed: Sequence[ast.expr], asked: Asked) -> Written:
     """The value in the one dictionary of literals that holds it, and that nothing else is done with."""
     scope = script.scope(call.lineno)
-    held = [
-        value
+    found = [
+        (value, lines)
         for each in packed
         if isinstance(each, ast.Name)
-        for made in _made(script, scope, each.id, asked.lines)
+        for made, lines in _made(scope, each.id, asked.lines)
         for value in _held(script, made, asked.name)
     ]
-    if len(held) != 1:
+    if len(found) != 1:
         raise ByHand(
             f"line {call.lineno} hands on arguments from elsewhere: set {asked.name}={asked.value!r} there"
         )
-    return TextEdit(script.begin(held[0]), script.end(held[0]), repr(asked.value))
+    value, lines = found[0]
+    return Written((TextEdit(script.begin(value), script.end(value), repr(asked.value)),), lines)
 
 
-def _made(script: ScriptText, scope: ast.AST, name: str, lines: Collection[int]) -> Iterator[ast.expr]:
+def _made(scope: ast.AST, name: str, lines: Collection[int]) -> Iterator[tuple[ast.expr, frozenset[int]]]:
     """What a name of a scope is, where it is set once and then only packed out in calls of these lines."""
     inside = list(ast.walk(scope))
     made = [
@@ -154,14 +179,14 @@ def _made(script: ScriptText, scope: ast.AST, name: str, lines: Collection[int])
         for keyword in call.keywords
         if keyword.arg is None and isinstance(keyword.value, ast.Name) and keyword.value.id == name
     ]
-    told = all(any(call.lineno <= line <= (call.end_lineno or 0) for line in lines) for call in packed)
+    told = [{line for line in lines if call.lineno <= line <= (call.end_lineno or 0)} for call in packed]
     uses = sum(isinstance(node, ast.Name) and node.id == name for node in inside)
-    if len(made) == 1 and told and uses == 1 + len(packed):
-        yield made[0]
+    if len(made) == 1 and all(told) and uses == 1 + len(packed):
+        yield made[0], frozenset().union(*told)
 
 
 def _held(script: ScriptText, node: ast.expr, name: str) -> Iterator[ast.expr]:
-    """The values of a key in `{"name": value}` and `dict(name=value)` that hold nothing of another one."""
+    """The values of a key in `{"name": value}` and `dict(name=value)`, into which no other is packed."""
     if isinstance(node, ast.Dict) and None not in node.keys:
         for key, value in zip(node.keys, node.values, strict=True):
             if isinstance(key, ast.Constant) and key.value == name:

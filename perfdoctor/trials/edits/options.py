@@ -6,36 +6,39 @@ import ast
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+from perfdoctor.facts.user_source.parse import Function
 from perfdoctor.trials.edits.script_text import ByHand, ScriptText
 
 NO_VALUE = frozenset(("store_true", "store_false", "store_const", "count", "append", "append_const"))
-PARSING = ("parse_args", "parse_known_args")
-USUAL_NAMES = frozenset(("args", "opt", "opts", "options", "flags"))  # of what is parsed, as a parameter
 
 
-def read_by(script: ScriptText, node: ast.expr, lines: Collection[int]) -> ast.Call | None:
-    """The one `add_argument` that a value such as `args.num_workers` is read from.
+def read_by(
+    script: ScriptText, node: ast.expr, lines: Collection[int]
+) -> tuple[ast.Call, frozenset[int]] | None:
+    """The one `add_argument` that a value such as `args.num_workers` is read from, and the lines that do.
 
-    None where it is something else, is set anew, or is read in other lines than these, too: then another
-    default would change more than was tried.
+    None where the file does not show that it is read in calls of these lines alone: another default would
+    change more than was tried, or nothing.
     """
-    if not isinstance(node, ast.Attribute) or not _is_parsed(script, node.value):
+    if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)):
         return None
     every = list(ast.walk(script.tree))
+    if not _is_parsed(script, node.value.id, every):
+        return None
     uses = [each for each in every if isinstance(each, ast.Attribute) and each.attr == node.attr]
-    if any(isinstance(use.ctx, ast.Store) for use in uses):
-        return None
     calls = [each for each in every if isinstance(each, ast.Call)]
-    if any(script.name(call.func) == "set_defaults" for call in calls):
-        return None
-    if not all(_in_one_of(calls, use, lines) for use in uses):
+    told = [_told(calls, use, lines) for use in uses]
+    if any(isinstance(use.ctx, ast.Store) for use in uses) or not all(told):
         return None
     found = [
         call
         for call in calls
         if script.name(call.func) == "add_argument" and node.attr in _destinations(call)
     ]
-    return found[0] if len(found) == 1 else None
+    whole = len(found) == 1 and all(isinstance(each, ast.Constant) for each in found[0].args)
+    if not whole or any(keyword.arg is None for keyword in found[0].keywords):
+        return None
+    return found[0], frozenset().union(*told)
 
 
 def default(option: ast.Call, value: Any, typed: Sequence[str]) -> ast.expr | None:
@@ -68,37 +71,55 @@ def _flags(option: ast.Call) -> Iterator[str]:
 
 
 def _destinations(option: ast.Call) -> set[str]:
-    """What the parsed option may be called."""
+    """What the parsed option may be called; nothing where no flag of it is known."""
     named = [keyword.value for keyword in option.keywords if keyword.arg == "dest"]
-    if named:
+    flags = list(_flags(option))
+    if named and flags:
         return {str(each.value) for each in named if isinstance(each, ast.Constant)}
-    return {flag.lstrip("-").replace("-", "_") for flag in _flags(option) if flag.startswith("--")}
+    return {flag.lstrip("-").replace("-", "_") for flag in flags if flag.startswith("--")}
 
 
-def _is_parsed(script: ScriptText, node: ast.expr) -> bool:
-    """Whether a name, or an attribute of an object, is what argparse gave for the words of the command."""
-    calls = [each for each in ast.walk(script.tree) if isinstance(each, ast.Call)]
-    parsing = [
-        call for call in calls if script.name(call.func) in PARSING and isinstance(call.func, ast.Attribute)
-    ]
-    if not parsing or any(call.args or call.keywords for call in parsing):
-        return False  # of other words
-    if isinstance(node, ast.Call):
-        return node in parsing
-    return script.name(node) in USUAL_NAMES | {
-        target.id
-        for each in ast.walk(script.tree)
-        if isinstance(each, ast.Assign) and each.value in parsing
-        for target in each.targets
-        if isinstance(target, ast.Name)
+def _is_parsed(script: ScriptText, name: str, every: Sequence[ast.AST]) -> bool:
+    """Whether a name is what argparse gave for the words of the command, wherever the file uses it.
+
+    It is set by `parse_args()` alone, and handed on to functions of the file alone: what others do with it,
+    no one sees here.
+    """
+    own = {node.name for node in every if isinstance(node, Function)}
+    attributes = {id(node.value) for node in every if isinstance(node, ast.Attribute)}
+    handed_on = {
+        id(given)
+        for call in every
+        if isinstance(call, ast.Call) and (script.name(call.func) in own or script.name(call.func) == "print")
+        for given in (*call.args, *(keyword.value for keyword in call.keywords))
     }
+    uses = [node for node in every if isinstance(node, ast.Name) and node.id == name]
+    loads = [node for node in uses if isinstance(node.ctx, ast.Load)]
+    set_by = [
+        node.value
+        for node in every
+        if isinstance(node, ast.Assign)
+        and any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
+    ]
+    parsed = len(set_by) == 1 == len(uses) - len(loads) and _parses(script, set_by[0])
+    return parsed and all(id(node) in attributes or id(node) in handed_on for node in loads)
 
 
-def _in_one_of(calls: Sequence[ast.Call], use: ast.Attribute, lines: Collection[int]) -> bool:
-    """Whether a use stands in a call that is part of one of these lines."""
-    return any(
-        call.lineno <= use.lineno <= (call.end_lineno or 0)
-        and any(call.lineno <= line <= (call.end_lineno or 0) for line in lines)
+def _parses(script: ScriptText, node: ast.expr) -> bool:
+    """`parser.parse_args()`: not of other words, and not where defaults are set in another place."""
+    calls = [each for each in ast.walk(script.tree) if isinstance(each, ast.Call)]
+    names = [script.name(call.func) for call in calls]
+    if not isinstance(node, ast.Call) or node.args or node.keywords or "set_defaults" in names:
+        return False
+    return script.name(node.func) == "parse_args" and isinstance(node.func, ast.Attribute)
+
+
+def _told(calls: Sequence[ast.Call], use: ast.Attribute, lines: Collection[int]) -> frozenset[int]:
+    """Those of the lines that a call which reads an option is part of."""
+    return frozenset(
+        line
         for call in calls
         if any(each is use for each in ast.walk(call))
+        for line in lines
+        if call.lineno <= line <= (call.end_lineno or 0)
     )

@@ -5,21 +5,25 @@ from __future__ import annotations
 import difflib
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from perfdoctor.model.dataclass import dataclass
+from perfdoctor.model.measured import Location
 from perfdoctor.model.trial import Place, Setting, Trial, VariantResult
 from perfdoctor.trials import trial_file
 from perfdoctor.trials.edits import arguments, statements
+from perfdoctor.trials.edits.arguments import Written
 from perfdoctor.trials.edits.script_text import ByHand, ScriptText, TextEdit
 from perfdoctor.trials.settings import tweak_catalogue
 from perfdoctor.tweaks import Argument, Around, Statement
 
+TOGETHER = "it goes with another change of this line"
 NO_NEWLINE = "\\ No newline at end of file\n"
-ALREADY = "already"  # what a tweak left alone since there was nothing to change
 # What starts a module in place of `python -m`, and is given the script itself.
 LAUNCHERS = frozenset(("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"))
+
+Way = Argument | Around | Statement  # to write a change
 
 
 @dataclass(frozen=True)
@@ -45,13 +49,19 @@ class PatchFile:
 
 
 @dataclass(frozen=True)
-class _Written:
-    """One change of one place, in a file."""
+class _Change:
+    """One place of a tweak's, the file that changes for it, and how."""
 
     setting: Setting
     place: Place
     file: str
-    edits: Sequence[TextEdit]
+    written: Written
+
+    @property
+    def lines(self) -> set[tuple[str, int]]:
+        """Files and lines that it acts on."""
+        at = self.place.at
+        return {(at.file, line) for line in {at.line, *self.written.lines}} if at is not None else set()
 
 
 def of_variant(trial: Trial, result: VariantResult) -> PatchFile:
@@ -77,64 +87,70 @@ class _Draft:
     def __init__(self, trial: Trial, result: VariantResult) -> None:
         self.trial = trial
         self.result = result
+        self.known = {tweak.id for tweak in tweak_catalogue.tweaks()}  # a trial may be older, or newer
         self.scripts: dict[str, ScriptText] = {}
-        self.written: list[_Written] = []
+        self.changes: list[_Change] = []
         self.by_hand: list[LeftToHand] = []
-        self.refused: set[tuple[str, int]] = set()  # lines of which a change is left to a person
+        # Lines of which one change is left to a person, or that made something which was left alone, too.
+        self.refused = {
+            (place.at.file, place.at.line): f"it makes one that was left alone, too: {place.because}"
+            for execution in result.executions
+            for place in execution.left_alone
+            if place.at is not None
+        }
 
     def add(self, setting: Setting) -> None:
         """Write what a tweak changed, place by place."""
-        ways = tweak_catalogue.declared(setting.tweak).edits
-        places = _places(self.result, setting)
-        at_lines = [place for place in places if place.at is not None]
-        if at_lines and len({type(way) for way in ways}) > 1:
-            places = at_lines  # what lines of the script set needs no statement besides
-        for place in places:
+        ways = tweak_catalogue.declared(setting.tweak).edits if setting.tweak in self.known else ()
+        for place in self._needed(_places(self.result, setting), ways):
             fitting = [way for way in ways if way.what is None or place.what.startswith(way.what)]
             try:
                 if not fitting:
                     raise ByHand(f"see: perfdoctor try --list {setting.words[0]}")
-                file, edits = self._edits(setting, place, fitting)
-                self.written.append(_Written(setting, place, file, edits))
+                self.changes.append(self._change(setting, place, fitting))
             except ByHand as reason:
                 self._leave(setting, place, str(reason))
 
+    def _needed(self, places: Sequence[Place], ways: Sequence[Way]) -> Sequence[Place]:
+        """Without what no line asked for, where a line of the script sets the same once and for all."""
+        if not {Argument, Statement} <= {type(way) for way in ways}:
+            return places
+        lines = [place.at for place in places if place.at is not None]
+        for_all = any(at.function == "<module>" for at in lines)
+        return [place for place in places if place.at is not None] if for_all else places
+
     def _leave(self, setting: Setting, place: Place, because: str) -> None:
         if place.at is not None:
-            self.refused.add((place.at.file, place.at.line))
+            self.refused.setdefault((place.at.file, place.at.line), TOGETHER)
         self.by_hand.append(LeftToHand(setting.tweak, _said(place), because))
 
-    def _edits(
-        self, setting: Setting, place: Place, ways: Sequence[Argument | Around | Statement]
-    ) -> tuple[str, Sequence[TextEdit]]:
-        """The file and the edits by the first way that fits. Raises ByHand with the last one's reason."""
-        statement = next((way for way in ways if isinstance(way, Statement)), None)
-        if place.at is None or all(isinstance(way, Statement) for way in ways):
-            if statement is None:
-                raise ByHand("no line of the script asked for it")
-            file = _main(self.trial)
-            return file, statements.behind_imports(self._script(file), statement.written(place.now))
-        file, line = os.path.realpath(place.at.file), place.at.line
-        self._check_left_alone(setting, place.at.file, line)
-        script, reason = self._script(file), ByHand("")
-        lines = _lines_of(self.result, setting, place.at.file)
+    def _change(self, setting: Setting, place: Place, ways: Sequence[Way]) -> _Change:
+        """The change by the first way that fits. Raises ByHand with the last one's reason."""
+        reason = ByHand("no line of the script asked for it")
         for way in ways:
             try:
-                if isinstance(way, Around):
-                    return file, statements.around(script, line, way.context)
-                if isinstance(way, Argument):
-                    asked = arguments.Asked(way, place.now, self.trial.command, lines)
-                    return file, arguments.set_at(script, line, asked)
+                if isinstance(way, Statement) and (place.at is None or len(ways) == 1):
+                    file = _main(self.trial)
+                    edits = statements.behind_imports(self._script(file), way, place.now)
+                    return _Change(setting, place, file, Written(tuple(edits), frozenset()))
+                if place.at is not None and not isinstance(way, Statement):
+                    return self._at_line(setting, place, place.at, way)
             except ByHand as because:
                 reason = because
         raise reason
 
-    def _check_left_alone(self, setting: Setting, file: str, line: int) -> None:
-        """Raise ByHand where the same line made something that the tweak left as it was."""
-        for place in (place for execution in self.result.executions for place in execution.left_alone):
-            here = place.at is not None and (place.at.file, place.at.line) == (file, line)
-            if place.tweak == setting.tweak and here and ALREADY not in (place.because or ""):
-                raise ByHand(f"line {line} makes one that was left alone, too: {place.because}")
+    def _at_line(self, setting: Setting, place: Place, at: Location, way: Argument | Around) -> _Change:
+        file = os.path.realpath(at.file)
+        script = self._script(file)
+        if isinstance(way, Around):
+            edits = statements.around(script, at.line, way.context)
+            return _Change(setting, place, file, Written(tuple(edits), frozenset()))
+        places = _places(self.result, setting)
+        lines = [each.at.line for each in places if each.at is not None and each.at.file == at.file]
+        if len({repr(each.now) for each in places if each.at == at and each.what == place.what}) > 1:
+            raise ByHand("it did not become the same each time")
+        asked = arguments.Asked(way, place.now, self.trial.command, lines)
+        return _Change(setting, place, file, arguments.set_at(script, at.line, asked))
 
     def _script(self, file: str) -> ScriptText:
         if file not in self.scripts:
@@ -142,39 +158,42 @@ class _Draft:
         return self.scripts[file]
 
     def patch_file(self) -> PatchFile:
-        """All that can be written: of a line, every change or none, as one may need the other."""
-        edits: dict[str, list[TextEdit]] = defaultdict(list)
-        for one in self.written:
-            at = one.place.at
-            together = at is not None and (at.file, at.line) in self.refused
-            try:
-                if together:
-                    raise ByHand("it goes with the other change of this line")
-                self.scripts[one.file].edited([*edits[one.file], *one.edits])
-                edits[one.file] += one.edits
-            except ByHand as reason:
-                self.by_hand.append(LeftToHand(one.setting.tweak, _said(one.place), str(reason)))
-        files = sorted(file for file, found in edits.items() if found)
+        """All that can be written: of the lines that changes act on, every change or none."""
+        while True:
+            edits: dict[str, list[TextEdit]] = defaultdict(list)
+            refused = next((one for one in self.changes if not self._adds(one, edits)), None)
+            if refused is None:
+                break
+            self.changes.remove(refused)
+        files = sorted(edits)
         own = os.path.realpath(self.trial.cwd or os.getcwd())
         folder = os.path.commonpath([own, *map(os.path.dirname, files)])
         diffs = (_diff(self.scripts[file], self.scripts[file].edited(edits[file]), folder) for file in files)
         return PatchFile(folder, "".join(diffs), tuple(files), tuple(self.by_hand))
 
+    def _adds(self, one: _Change, edits: dict[str, list[TextEdit]]) -> bool:
+        """Whether a change can be made beside those before it; what cannot is left to a person."""
+        because = next((self.refused[line] for line in sorted(one.lines) if line in self.refused), None)
+        try:
+            if because is not None:
+                raise ByHand(because)
+            self.scripts[one.file].edited([*edits[one.file], *one.written.edits])
+        except ByHand as reason:
+            self._leave(one.setting, one.place, str(reason))
+            return False
+        edits[one.file] += one.written.edits
+        return True
+
 
 def _places(result: VariantResult, setting: Setting) -> list[Place]:
-    """Where a tweak changed something, each once, with what it became in the last execution."""
-    found: dict[tuple[object, ...], Place] = {}
-    for place in (place for execution in result.executions for place in execution.applied):
-        if place.tweak == setting.tweak:
-            line = None if place.at is None else (place.at.file, place.at.line)
-            found[place.what, line] = place
+    """Where a tweak changed something, and to what: each once."""
+    found = {
+        (place.what, place.at and (place.at.file, place.at.line), repr(place.now)): place
+        for execution in result.executions
+        for place in execution.applied
+        if place.tweak == setting.tweak
+    }
     return list(found.values())
-
-
-def _lines_of(result: VariantResult, setting: Setting, file: str) -> Collection[int]:
-    """The lines of a file at which a tweak changed something."""
-    places = (place.at for place in _places(result, setting))
-    return frozenset(at.line for at in places if at is not None and at.file == file)
 
 
 def _main(trial: Trial) -> str:

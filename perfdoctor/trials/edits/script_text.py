@@ -40,8 +40,8 @@ class ScriptText:
             raise ByHand(f"{path.name} cannot be read: {error}") from None
         if self.text.startswith("\ufeff") or "\f" in self.text:
             raise ByHand(f"{path.name} holds a byte order mark, or a form feed")
-        if any(not letter.isprintable() for letter in path.name):
-            raise ByHand("its name cannot stand in a diff")
+        if not str(path).isprintable():
+            raise ByHand(f"{path.name!r}: its path cannot stand in a diff")
         self.path = path
         self.newline = "\r\n" if "\r\n" in self.text else "\n"
         self._lines = io.StringIO(self.text, newline="").readlines()
@@ -96,16 +96,32 @@ class ScriptText:
             return node.attr
         return self._imported.get(node.id, (node.id, ""))[0] if isinstance(node, ast.Name) else ""
 
-    def imported_from(self, node: ast.expr) -> str | None:
-        """The module that a name is imported from; None for others."""
-        return self._imported.get(node.id, ("", None))[1] if isinstance(node, ast.Name) else None
+    def is_torchs(self, node: ast.expr) -> bool:
+        """Whether a name, or what it is an attribute of, is imported from torch or torchdata."""
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        home = self._imported.get(node.id, ("", ""))[1] if isinstance(node, ast.Name) else ""
+        return home.partition(".")[0] in {"torch", "torchdata"}
+
+    def is_returned(self, call: ast.Call) -> bool:
+        """Whether a call is what a function returns, whatever it was called with."""
+        returned = (node.value for node in ast.walk(self.tree) if isinstance(node, ast.Return))
+        return any(value is call for value in returned)
 
     @cached_property
-    def _imported(self) -> dict[str, tuple[str, str | None]]:
-        imports = (node for node in ast.walk(self.tree) if isinstance(node, ast.ImportFrom))
-        return {
-            alias.asname or alias.name: (alias.name, node.module) for node in imports for alias in node.names
-        }
+    def _imported(self) -> dict[str, tuple[str, str]]:
+        """Names that are imported -> what they are called at home, and where that is."""
+        found: dict[str, tuple[str, str]] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.ImportFrom):
+                found.update(
+                    {alias.asname or alias.name: (alias.name, node.module or "") for alias in node.names}
+                )
+            elif isinstance(node, ast.Import):
+                for alias in node.names:
+                    name = alias.asname or alias.name.partition(".")[0]
+                    found[name] = name, alias.name
+        return found
 
     @cached_property
     def knows_torch(self) -> bool:

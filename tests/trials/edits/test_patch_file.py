@@ -11,7 +11,7 @@ import pytest
 from perfdoctor.model.measured import Location
 from perfdoctor.model.trial import Execution, Place, Setting, Trial, Variant, VariantResult
 from perfdoctor.probe.trial.tweak import BITWISE, ROUNDING
-from perfdoctor.trials.edits.patch_file import LeftToHand, newer_files, of_variant
+from perfdoctor.trials.edits.patch_file import TOGETHER, LeftToHand, newer_files, of_variant
 from perfdoctor.trials.settings import tweak_catalogue
 from tests.support import trial_results
 
@@ -199,7 +199,44 @@ def test_one_change_that_breaks_the_file_does_not_take_the_others_along(tmp_path
     result = faster(WORKERS, applied=(*told, again))
     found = of_variant(a_trial(tmp_path, result), result)
     assert "+x = DataLoader(d, num_workers=2)" in found.diff
-    assert [left.because for left in found.by_hand] == ["two changes meet in one place"]
+    assert "+log" not in found.diff
+    assert {left.because for left in found.by_hand} == {"two changes meet in one place", TOGETHER}
+
+
+def test_an_option_that_two_lines_read_is_left_alone_where_one_of_them_is(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(
+        "parser.add_argument('--workers', default=0)\nargs = parser.parse_args()\n"
+        "x = DataLoader(d, num_workers=args.workers)\ny = DataLoader(d, num_workers=args.workers)\n"
+    )
+    told = tuple(place("workers", "DataLoader num_workers", file, line, 2) for line in (3, 4))
+    result = faster(WORKERS, applied=told)
+    assert "default=2" in of_variant(a_trial(tmp_path, result), result).diff
+    left = (replace(told[1], now=None, because="each worker would go through all of it"),)
+    executions = (trial_results.execution(applied=told, left_alone=left),)
+    result = replace(result, executions=executions)
+    found = of_variant(a_trial(tmp_path, result), result)
+    assert found.diff == ""
+    assert len(found.by_hand) == 2
+
+
+def test_a_line_where_it_became_different_things(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("x = DataLoader(d)\n")
+    told = tuple(place("workers", "DataLoader num_workers", file, 1, now) for now in (2, 4))
+    result = faster(WORKERS, applied=told)
+    found = of_variant(a_trial(tmp_path, result), result)
+    assert found.diff == ""
+    assert {left.because for left in found.by_hand} == {"it did not become the same each time"}
+
+
+def test_a_tweak_of_another_version_is_left_to_a_person(script: Path, tmp_path: Path) -> None:
+    gone = Setting("gone", ("--gone",), {}, BITWISE)
+    result = faster(gone, applied=(place("gone", "something", script, 8, True),))
+    assert (
+        of_variant(a_trial(tmp_path, result), result).by_hand[0].because
+        == "see: perfdoctor try --list --gone"
+    )
 
 
 def test_a_line_that_makes_one_that_was_left_alone_is_left_to_a_person(tmp_path: Path) -> None:
@@ -214,7 +251,7 @@ def test_a_line_that_makes_one_that_was_left_alone_is_left_to_a_person(tmp_path:
     result = replace(trial_results.FASTER, variant=Variant((WORKERS,)), executions=told)
     found = of_variant(a_trial(tmp_path, result), result)
     assert found.diff == ""
-    assert found.by_hand[0].because == "line 2 makes one that was left alone, too: it would be read twice"
+    assert found.by_hand[0].because == "it makes one that was left alone, too: it would be read twice"
 
 
 @pytest.mark.process
@@ -282,7 +319,7 @@ WRITTEN = [
      "torch.autograd.set_detect_anomaly(False)"),
     ("no-debug", "torch.cuda.set_sync_debug_mode", "default", "torch.cuda.set_sync_debug_mode(1)",
      "torch.cuda.set_sync_debug_mode('default')"),
-    ("no-grad-eval", "passes in eval mode recording gradients", False, "model(x)", "@torch.no_grad()"),
+    ("no-grad-eval", "passes in eval mode recording gradients", False, "model(x)", "with torch.no_grad():\n        model(x)"),
 ]  # fmt: skip
 
 
@@ -293,8 +330,10 @@ def test_it_is_written_as_one_types_it(
     tweak: str, what: str, now: object, before: str | None, after: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "train.py"
-    file.write_text(f"import torch\n\n\ndef work():\n    model.eval()\n    {before or 'pass'}\n")
-    line = 6 if before else 1
+    file.write_text(
+        f"import torch\nfrom torch.utils.data import DataLoader\n\n\ndef work():\n    model.eval()\n    {before or 'pass'}\n"
+    )
+    line = 7 if before else 1
     setting = Setting(tweak, (f"--{tweak}",), {}, BITWISE)
     result = faster(setting, applied=(place(tweak, what, file if before else None, line, now),))
     found = of_variant(trial_results.trial(result, cwd=str(tmp_path), command=("python", "train.py")), result)
@@ -302,7 +341,7 @@ def test_it_is_written_as_one_types_it(
     added = [
         said[1:].strip() for said in found.diff.splitlines() if said.startswith("+") and said[1:4] != "++ "
     ]
-    assert [said for said in added if said] == [after]
+    assert [said for said in added if said] == [said.strip() for said in after.splitlines()]
 
 
 def test_each_tweak_that_can_be_written_is_in_the_table() -> None:

@@ -6,15 +6,17 @@ import pytest
 
 from perfdoctor.trials.edits.script_text import ByHand, ScriptText
 from perfdoctor.trials.edits.statements import around, behind_imports
+from perfdoctor.tweaks import Statement
 
 ADDED = "torch.set_num_threads(1)"
+THREADS = Statement("torch.set_num_threads({})", rivals=("set_default_threads",))
 
 
 def written(tmp_path: Path, text: str) -> str:
     file = tmp_path / "train.py"
     file.write_bytes(text.encode())
     script = ScriptText(file)
-    return script.edited(behind_imports(script, ADDED))
+    return script.edited(behind_imports(script, THREADS, 1))
 
 
 @pytest.mark.parametrize(
@@ -51,50 +53,42 @@ def enclosed(tmp_path: Path, text: str) -> str:
 
 
 HEAD = "import torch\n\n"
-CHECK = "    def check(self, model):\n        model.eval()\n        return model(1)  # here\n"
+CHECK = "    def check(self, model):\n        model.eval()\n        y = model(  # here\n            1)\n\n        return y\n"
+INSIDE = "        with torch.no_grad():\n            y = model(  # here\n                1)\n"
 
 
-def test_a_function_that_only_evaluates_is_decorated(tmp_path: Path) -> None:
+def test_the_statement_goes_below_a_with(tmp_path: Path) -> None:
     text = f"{HEAD}class Runner:\n{CHECK}"
-    assert enclosed(tmp_path, text) == text.replace(CHECK, f"    @torch.no_grad()\n{CHECK}")
+    assert enclosed(tmp_path, text) == text.replace("        y = model(  # here\n            1)\n", INSIDE)
 
 
-def test_of_a_decorated_one_the_statement_goes_below_a_with(tmp_path: Path) -> None:
-    text = f"{HEAD}class Runner:\n    @classmethod\n{CHECK}"
-    after = "        with torch.no_grad():\n            return model(1)  # here\n"
-    assert enclosed(tmp_path, text) == text.replace("        return model(1)  # here\n", after)
-
-
-INSIDE = "      for x in part:\n\n        y = model(\n            x)  # here\n"
-
-
-@pytest.mark.parametrize(
-    "trains", ["model(1).backward()", "train(model)", "runner.fit()", "train_step(model)"]
-)
-def test_of_one_that_trains_too_the_innermost_loop(trains: str, tmp_path: Path) -> None:
+def test_and_nothing_that_stands_beside_it(tmp_path: Path) -> None:
     text = (
-        f"{HEAD}def main():\n  for epoch in range(3):\n    model.train()\n    {trains}\n    model.eval()\n"
-        f"    for part in parts:\n{INSIDE}    print(y)\n"
+        f"{HEAD}for x in data:\n\trun_epoch(model, optimizer)\n\tmodel.train(False)\n\ty = model(x)  # here\n"
     )
-    deeper = "".join(f"  {line}" if line.strip() else line for line in INSIDE.splitlines(keepends=True))
-    assert enclosed(tmp_path, text) == text.replace(INSIDE, f"      with torch.no_grad():\n{deeper}")
+    after = "\twith torch.no_grad():\n\t\ty = model(x)  # here\n"
+    assert enclosed(tmp_path, text) == text.replace("\ty = model(x)  # here\n", after)
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         (
-            "for x in data:\n    model.eval()\n    y = model(x)  # here\n    loss(y).backward()\n",
-            "code that trains",
-        ),
-        (
             "def loss_of(model, x, y):\n    return F.mse_loss(model(x), y)  # here\n",
             "put into eval mode elsewhere",
         ),
         ("y = model(x)  # here\nmodel.eval()\n", "put into eval mode elsewhere"),
-        ("model.eval()\nfor x in data:\n    y = model(x)  # here\n    s = '''\n'''\n", "cannot be indented"),
         ("model.eval(); y = model(x)  # here\n", "put into eval mode elsewhere"),
-        ("model.eval()\nz = 1; y = model(x)  # here\n", "cannot be indented"),
+        ("table = table.eval('a + b')\ny = model(x)  # here\n", "put into eval mode elsewhere"),
+        ("model.eval()\nz = 1; y = model(x)  # here\n", "is no statement"),
+        ("model.eval()\nif model(x):  # here\n    pass\n", "is no statement"),
+        ("model.eval()\nf = lambda x: model(x)  # here\n", "is no statement"),
+        (
+            "def run():\n    model.eval()\n    for x in data:\n        yield model(x)  # here\n",
+            "is no statement",
+        ),
+        ("model.eval()\nif x: y = model(x)  # here\n", "cannot be indented"),
+        ("model.eval()\ny = model(x, '''  # here\n''')\n", "cannot be indented"),
     ],
 )
 def test_what_may_train_or_cannot_be_indented_is_left_to_a_person(
@@ -110,17 +104,11 @@ def test_a_script_that_does_not_know_torch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "set_by"),
-    [
-        ("torch.set_num_threads(1)", "torch.set_num_threads(args.threads)"),
-        ("torch.backends.cudnn.benchmark = True", "cudnn.benchmark = False"),
-    ],
+    "own", ["torch.set_num_threads(args.threads)", "from_torch.set_default_threads = 4", "set_num_threads(8)"]
 )
-def test_what_the_script_sets_as_well_would_win(text: str, set_by: str, tmp_path: Path) -> None:
-    file = tmp_path / "train.py"
-    file.write_text(f"import torch\n\n{set_by}\n")
+def test_what_the_script_sets_as_well_would_win(own: str, tmp_path: Path) -> None:
     with pytest.raises(ByHand, match=r"line 3 of train\.py sets it as well"):
-        behind_imports(ScriptText(file), text)
+        written(tmp_path, f"import torch\n\n{own}\n")
 
 
 def test_an_import_that_shares_its_line(tmp_path: Path) -> None:
