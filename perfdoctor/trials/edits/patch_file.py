@@ -49,7 +49,7 @@ class PatchFile:
 
 
 @dataclass(frozen=True)
-class _Change:
+class _PlaceEdits:
     """One place of a tweak's, the file that changes for it, and how."""
 
     setting: Setting
@@ -89,7 +89,7 @@ class _Draft:
         self.result = result
         self.known = {tweak.id for tweak in tweak_catalogue.tweaks()}  # a trial may be older, or newer
         self.scripts: dict[str, ScriptText] = {}
-        self.changes: list[_Change] = []
+        self.changes: list[_PlaceEdits] = []
         self.by_hand: list[LeftToHand] = []
         # Lines of which one change is left to a person, or that made something which was left alone, too.
         self.refused = {
@@ -107,7 +107,7 @@ class _Draft:
             try:
                 if not fitting:
                     raise ByHand(f"see: perfdoctor try --list {setting.words[0]}")
-                self.changes.append(self._change(setting, place, fitting))
+                self.changes.append(self._place_edits(setting, place, fitting))
             except ByHand as reason:
                 self._leave(setting, place, str(reason))
 
@@ -124,7 +124,7 @@ class _Draft:
             self.refused.setdefault((place.at.file, place.at.line), TOGETHER)
         self.by_hand.append(LeftToHand(setting.tweak, _said(place), because))
 
-    def _change(self, setting: Setting, place: Place, ways: Sequence[Way]) -> _Change:
+    def _place_edits(self, setting: Setting, place: Place, ways: Sequence[Way]) -> _PlaceEdits:
         """The change by the first way that fits. Raises ByHand with the last one's reason."""
         reason = ByHand("no line of the script asked for it")
         for way in ways:
@@ -132,25 +132,25 @@ class _Draft:
                 if isinstance(way, Statement) and (place.at is None or len(ways) == 1):
                     file = _main(self.trial)
                     edits = statements.behind_imports(self._script(file), way, place.now)
-                    return _Change(setting, place, file, Written(tuple(edits), frozenset()))
+                    return _PlaceEdits(setting, place, file, Written(tuple(edits), frozenset()))
                 if place.at is not None and not isinstance(way, Statement):
                     return self._at_line(setting, place, place.at, way)
             except ByHand as because:
                 reason = because
         raise reason
 
-    def _at_line(self, setting: Setting, place: Place, at: Location, way: Argument | Around) -> _Change:
+    def _at_line(self, setting: Setting, place: Place, at: Location, way: Argument | Around) -> _PlaceEdits:
         file = os.path.realpath(at.file)
         script = self._script(file)
         if isinstance(way, Around):
             edits = statements.around(script, at.line, way.context)
-            return _Change(setting, place, file, Written(tuple(edits), frozenset()))
+            return _PlaceEdits(setting, place, file, Written(tuple(edits), frozenset()))
         places = _places(self.result, setting)
         lines = [each.at.line for each in places if each.at is not None and each.at.file == at.file]
         if len({repr(each.now) for each in places if each.at == at and each.what == place.what}) > 1:
             raise ByHand("it did not become the same each time")
         asked = arguments.Asked(way, place.now, self.trial.command, lines)
-        return _Change(setting, place, file, arguments.set_at(script, at.line, asked))
+        return _PlaceEdits(setting, place, file, arguments.set_at(script, at.line, asked))
 
     def _script(self, file: str) -> ScriptText:
         if file not in self.scripts:
@@ -171,7 +171,7 @@ class _Draft:
         diffs = (_diff(self.scripts[file], self.scripts[file].edited(edits[file]), folder) for file in files)
         return PatchFile(folder, "".join(diffs), tuple(files), tuple(self.by_hand))
 
-    def _adds(self, one: _Change, edits: dict[str, list[TextEdit]]) -> bool:
+    def _adds(self, one: _PlaceEdits, edits: dict[str, list[TextEdit]]) -> bool:
         """Whether a change can be made beside those before it; what cannot is left to a person."""
         because = next((self.refused[line] for line in sorted(one.lines) if line in self.refused), None)
         try:
