@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from perfdoctor.model.trial import Trial, VariantResult
     from perfdoctor.trials.edits.patch_file import PatchFile
 
-APPLIED_BY = "git apply"
-
 
 def patch(
     trial: Annotated[
@@ -47,7 +45,7 @@ def _proved(trial: Trial) -> VariantResult:
     if kept is None or not kept.variant.settings:
         raise PerfdoctorError(
             "this trial found nothing that is faster",
-            f"what it found: perfdoctor report --trials {trial.path}",
+            f"what it found: perfdoctor report --trials {shlex.quote(trial.path)}",
         )
     return kept
 
@@ -65,7 +63,7 @@ def _tell(trial: Trial, result: VariantResult, found: PatchFile) -> None:
     if newer:
         output.say(f"changed since the trial: {', '.join(newer)}", "look at the diff before you apply it")
     if found.diff and sys.stdout is not None and sys.stdout.isatty():
-        again = f"perfdoctor patch {shlex.quote(trial.path)} | {APPLIED_BY}"
+        again = f"perfdoctor patch {shlex.quote(trial.path)} | git apply"
         output.say("to apply it", f"cd {shlex.quote(found.folder)} && {again}")
     if not found.diff:
         output.say("nothing of it can be written as a diff")

@@ -8,7 +8,7 @@ from typing import Any
 
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.trials.edits import options
-from perfdoctor.trials.edits.script_text import ByHand, ScriptText, TextEdit
+from perfdoctor.trials.edits.script_text import ByHand, ScriptText, TextEdit, holds
 from perfdoctor.tweaks import Argument
 
 TRAINING_ARGUMENTS = frozenset(("TrainingArguments", "Seq2SeqTrainingArguments"))
@@ -18,7 +18,10 @@ HOST = "cpu"
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be written: the argument, what it became, the command's words, and all lines told of it."""
+    """What is to be written: the argument, and what it became.
+
+    `typed` are the words of the command, `lines` all lines of the file at which the tweak changed something.
+    """
 
     wanted: Argument
     now: Any
@@ -179,7 +182,7 @@ def _made(scope: ast.AST, name: str, lines: Collection[int]) -> Iterator[tuple[a
         for keyword in call.keywords
         if keyword.arg is None and isinstance(keyword.value, ast.Name) and keyword.value.id == name
     ]
-    told = [{line for line in lines if call.lineno <= line <= (call.end_lineno or 0)} for call in packed]
+    told = [{line for line in lines if holds(call, line)} for call in packed]
     uses = sum(isinstance(node, ast.Name) and node.id == name for node in inside)
     if len(made) == 1 and all(told) and uses == 1 + len(packed):
         yield made[0], frozenset().union(*told)

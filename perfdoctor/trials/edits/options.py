@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from perfdoctor.facts.user_source.parse import Function
-from perfdoctor.trials.edits.script_text import ByHand, ScriptText
+from perfdoctor.trials.edits.script_text import ByHand, ScriptText, holds
 
 NO_VALUE = frozenset(("store_true", "store_false", "store_const", "count", "append", "append_const"))
 
@@ -121,5 +121,5 @@ def _told(calls: Sequence[ast.Call], use: ast.Attribute, lines: Collection[int])
         for call in calls
         if any(each is use for each in ast.walk(call))
         for line in lines
-        if call.lineno <= line <= (call.end_lineno or 0)
+        if holds(call, line)
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
-from perfdoctor.facts.user_source.parse import Function
+from perfdoctor.facts.user_source.parse import Function, Listing
 from perfdoctor.model.dataclass import dataclass
 
 BETWEEN = frozenset((tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT))
@@ -29,22 +29,30 @@ class TextEdit:
     text: str
 
 
+def holds(node: ast.expr | ast.stmt, line: int) -> bool:
+    """Whether a line is one of those that a node takes."""
+    return node.lineno <= line <= (node.end_lineno or node.lineno)
+
+
 class ScriptText:
     """One file. Places are numbers of characters from its begin; lines end as they do in the file."""
 
     def __init__(self, path: Path) -> None:
         try:
             self.text = path.read_bytes().decode()
-            self.tree = ast.parse(self.text.lstrip("\ufeff"))
-        except (OSError, ValueError, SyntaxError, RecursionError) as error:
+        except (OSError, UnicodeError) as error:
             raise ByHand(f"{path.name} cannot be read: {error}") from None
         if self.text.startswith("\ufeff") or "\f" in self.text:
             raise ByHand(f"{path.name} holds a byte order mark, or a form feed")
         if not str(path).isprintable():
             raise ByHand(f"{path.name!r}: its path cannot stand in a diff")
+        self._lines = io.StringIO(self.text, newline="").readlines()
+        self._listing = Listing([line.rstrip("\r\n") for line in self._lines])
+        if self._listing.tree is None:
+            raise ByHand(f"{path.name} cannot be read as Python")
+        self.tree = self._listing.tree
         self.path = path
         self.newline = "\r\n" if "\r\n" in self.text else "\n"
-        self._lines = io.StringIO(self.text, newline="").readlines()
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -77,18 +85,13 @@ class ScriptText:
 
     def calls(self, line: int) -> Iterator[ast.Call]:
         """The calls that a line is part of, innermost first."""
-        around = (
-            node
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno)
-        )
-        yield from sorted(around, key=lambda node: self.end(node) - self.begin(node))
+        calls = (node for node in ast.walk(self.tree) if isinstance(node, ast.Call))
+        around = (call for call in calls if holds(call, line))
+        yield from sorted(around, key=lambda call: self.end(call) - self.begin(call))
 
     def scope(self, line: int) -> ast.Module | Function:
         """The innermost function around a line, or the whole file."""
-        around = (node for node in ast.walk(self.tree) if isinstance(node, Function))
-        holding = [node for node in around if node.lineno <= line <= (node.end_lineno or node.lineno)]
-        return max(holding, key=lambda node: node.lineno, default=self.tree)
+        return self._listing.scope(line) or self.tree
 
     def name(self, node: ast.expr) -> str:
         """The last name of what is called, as the module that defines it calls it."""

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import TypeGuard
 
 from perfdoctor.facts.user_source.parse import Function
-from perfdoctor.trials.edits.script_text import ByHand, ScriptText, TextEdit
+from perfdoctor.trials.edits.script_text import ByHand, ScriptText, TextEdit, holds
 from perfdoctor.tweaks import Statement
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -57,9 +57,7 @@ def around(script: ScriptText, line: int, context: str) -> list[TextEdit]:
     held = [
         node
         for node in ast.walk(scope)
-        if isinstance(node, ast.stmt)
-        and not isinstance(node, (*COMPOUND, Function))
-        and node.lineno <= line <= (node.end_lineno or node.lineno)
+        if isinstance(node, ast.stmt) and not isinstance(node, (*COMPOUND, Function)) and holds(node, line)
     ]
     if len(held) != 1 or any(isinstance(node, MAKES_FUNCTIONS) for node in ast.walk(held[0])):
         raise ByHand(f"line {line} is no statement that is over at its end: {below}")
