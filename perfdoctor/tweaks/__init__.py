@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..probe.trial.by_hand import Argument, Around, Autocast, Method, Statement
 from ..probe.trial.tweak import (
     AT_ONCE,
     AUTO,
@@ -13,13 +14,10 @@ from ..probe.trial.tweak import (
     ROUNDING,
     SECOND_EPOCH,
     VALIDATION,
-    Argument,
-    Around,
     Count,
     Declared,
     NoChoice,
     OneOf,
-    Statement,
     WatchedRun,
     declaration,
 )
@@ -37,8 +35,10 @@ __all__ = [
     "VALIDATION",
     "Argument",
     "Around",
+    "Autocast",
     "Count",
     "Declared",
+    "Method",
     "NoChoice",
     "OneOf",
     "Statement",

@@ -30,6 +30,7 @@ import weakref
 from threading import get_ident
 from typing import Any, Dict, List, Optional
 
+from ..probe.trial.by_hand import BF16_ON, Argument, Autocast
 from ..probe.trial.tweak import ROUNDING, OneOf, Tweaking, tweak
 from ..probe.wrapping import Args, Kwargs
 from ._modules import mapped, name_of, on_root_calls
@@ -41,7 +42,12 @@ AMPERE = (8, 0)  # NVIDIA's compute capability from which on there are bf16 unit
 SHARDED = ("FullyShardedDataParallel", "DTensor")  # types, by name: importing them costs
 
 
-@tweak("--amp", ROUNDING, extras={"--amp-dtype": OneOf(*DTYPES)})
+@tweak(
+    "--amp",
+    ROUNDING,
+    extras={"--amp-dtype": OneOf(*DTYPES)},
+    edits=[Argument(name="bf16", became=BF16_ON, to=True, trainer="bf16"), Autocast()],
+)
 def amp(here: Tweaking, amp_dtype: Optional[str] = None) -> None:
     """Run every model under autocast, with loss scaling in fp16."""
     scaling = Scaling(here)
@@ -97,12 +103,16 @@ class _Mixed:
             self._leave(module, "it enters autocast by itself")
             return result
         dtype = entered.fast_dtype
-        if module not in self.reported:
-            self.reported.add(module)
-            self.here.applied(name_of(module), FULL, _word(dtype))
+        self.reported.add(module)
+        self.here.applied(self._said(module, result), FULL, f"{_word(dtype)} on {entered.device}")
         if dtype is self.torch.float16:
             self.scaling.cover(module, args)
         return mapped(self.torch, result, lambda tensor: tensor.float() if tensor.dtype is dtype else tensor)
+
+    def _said(self, module: Any, result: Any) -> str:
+        """The model's name, with what it returns where that is not one tensor."""
+        plain = isinstance(result, self.torch.Tensor) and result.is_floating_point()
+        return name_of(module) if plain else f"{name_of(module)}, which returns {type(result).__name__}"
 
     def script_enters(self, args: Args, kwargs: Kwargs) -> None:
         """Called when a module enters autocast by itself: leaves it alone."""

@@ -22,7 +22,8 @@ from __future__ import annotations
 import weakref
 from typing import Any, Dict, List, Optional, Set
 
-from ..probe.trial.tweak import PATH, Argument, Count, NoChoice, Tweaking, WatchedRun, tweak
+from ..probe.trial.by_hand import Argument
+from ..probe.trial.tweak import PATH, Count, NoChoice, Tweaking, WatchedRun, tweak
 from ..probe.user_frames import user_line
 from ._loaders import CALLS, each_kind, on_built
 

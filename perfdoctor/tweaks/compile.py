@@ -23,19 +23,27 @@ import functools
 import weakref
 from typing import Any, Optional
 
+from ..probe.trial.by_hand import Argument, Method
 from ..probe.trial.tweak import COMPILED, ROUNDING, OneOf, Tweaking, tweak
 from ..probe.wrapping import Args, Kwargs
 from ._modules import name_of, on_root_calls
 
+MODES = ("default", "reduce-overhead", "max-autotune")
+COMPILED_IN = "compiled ({})"
 WRAPPERS = ("DataParallel", "FullyShardedDataParallel")  # by name: importing them costs
 
 
 @tweak(
     "--compile",
     ROUNDING,
-    extras={"--compile-mode": OneOf("default", "reduce-overhead", "max-autotune")},
+    extras={"--compile-mode": OneOf(*MODES)},
     first_epoch=True,
     pays=COMPILED,
+    edits=[
+        Argument(name="torch_compile", became=COMPILED_IN.format(MODES[0]), to=True, trainer="torch_compile"),
+        Method("compile()", became=COMPILED_IN.format(MODES[0])),
+        *(Method(f'compile(mode="{mode}")', became=COMPILED_IN.format(mode)) for mode in MODES[1:]),
+    ],
 )
 def compile(here: Tweaking, compile_mode: str = "default") -> None:
     """Compile every model at its first training call."""
@@ -54,7 +62,7 @@ def compile(here: Tweaking, compile_mode: str = "default") -> None:
         # containers stays uncompiled, without a word (pytorch#150915).
         whole = functools.partial(module._call_impl)
         module._compiled_call_impl = torch.compile(whole, mode=compile_mode)
-        here.applied(name_of(module), "eager", f"compiled ({compile_mode})")
+        here.applied(name_of(module), "eager", COMPILED_IN.format(compile_mode))
 
     on_root_calls(here, before)
 

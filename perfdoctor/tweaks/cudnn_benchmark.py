@@ -17,7 +17,8 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from ..probe.trial.tweak import COMPILED, ROUNDING, Statement, Tweaking, tweak
+from ..probe.trial.by_hand import Statement
+from ..probe.trial.tweak import COMPILED, ROUNDING, Tweaking, tweak
 from ..probe.wrapping import Args, Kwargs
 from ._modules import name_of, on_root_calls
 

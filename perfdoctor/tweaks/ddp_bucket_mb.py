@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-from ..probe.trial.tweak import ROUNDING, Argument, Count, Tweaking, tweak
+from ..probe.trial.by_hand import Argument
+from ..probe.trial.tweak import ROUNDING, Count, Tweaking, tweak
 from ._ddp import CALL, on_arguments
 
 LARGEST_MB = 65_536  # no gradients of one process are larger, and the size in bytes stays far from 2**63

@@ -21,7 +21,8 @@ from __future__ import annotations
 import weakref
 from typing import Any, Dict
 
-from ..probe.trial.tweak import ROUNDING, Argument, Tweaking, tweak
+from ..probe.trial.by_hand import Argument
+from ..probe.trial.tweak import ROUNDING, Tweaking, tweak
 from ._ddp import CALL, on_arguments
 
 

@@ -24,7 +24,8 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from ..probe import patch
 from ..probe.observers.constructors import way_of
-from ..probe.trial.tweak import ROUNDING, Argument, Tweaking, tweak
+from ..probe.trial.by_hand import Argument
+from ..probe.trial.tweak import ROUNDING, Tweaking, tweak
 from ..probe.user_frames import user_line
 
 OPTIMIZERS = tuple("Adam AdamW SGD Adagrad NAdam RAdam RMSprop Adamax Adadelta ASGD Rprop".split())

@@ -22,7 +22,8 @@ import os
 from typing import Any, Dict, List
 
 from ..probe import patch
-from ..probe.trial.tweak import BITWISE, Argument, Tweaking, tweak
+from ..probe.trial.by_hand import Argument
+from ..probe.trial.tweak import BITWISE, Tweaking, tweak
 from ..probe.user_frames import user_line
 
 BLOCKING = "CUDA_LAUNCH_BLOCKING"

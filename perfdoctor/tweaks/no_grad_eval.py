@@ -22,7 +22,8 @@ from __future__ import annotations
 import weakref
 from typing import Any, Dict, List, Optional, Tuple
 
-from ..probe.trial.tweak import BITWISE, VALIDATION, Around, Tweaking, tweak
+from ..probe.trial.by_hand import Around
+from ..probe.trial.tweak import BITWISE, VALIDATION, Tweaking, tweak
 from ..probe.user_frames import line_of, user_frames
 from ..probe.wrapping import Args, Kwargs
 from ._modules import mapped, on_root_calls

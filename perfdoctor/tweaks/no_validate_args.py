@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..probe.trial.tweak import BITWISE, Statement, Tweaking, tweak
+from ..probe.trial.by_hand import Statement
+from ..probe.trial.tweak import BITWISE, Tweaking, tweak
 
 ASKED = 3  # where `validate_args` stands among the arguments of Distribution.__init__, if it is not named
 SETTING = "checks of distributions"

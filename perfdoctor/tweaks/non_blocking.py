@@ -22,7 +22,8 @@ import weakref
 from typing import Any, Dict, Optional, Tuple
 
 from ..probe.accelerators import CUDA, MPS, built_for
-from ..probe.trial.tweak import BITWISE, Argument, Tweaking, tweak
+from ..probe.trial.by_hand import Argument
+from ..probe.trial.tweak import BITWISE, Tweaking, tweak
 
 WHAT = "copy to the device"
 STREAMS = "the script uses its own CUDA streams"

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..probe.trial.tweak import BITWISE, EPOCH_BORDERS, Argument, Tweaking, WatchedRun, tweak
+from ..probe.trial.by_hand import Argument
+from ..probe.trial.tweak import BITWISE, EPOCH_BORDERS, Tweaking, WatchedRun, tweak
 from ._draws import UNSEEDED, notice_draws
 from ._loaders import CALLS, keeping_shuffles, predicted, set_each
 

@@ -19,7 +19,8 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from ..probe.accelerators import MPS, available
-from ..probe.trial.tweak import BITWISE, Argument, Tweaking, tweak
+from ..probe.trial.by_hand import Argument
+from ..probe.trial.tweak import BITWISE, Tweaking, tweak
 from ._loaders import CALLS, set_each
 
 

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..probe.trial.tweak import BITWISE, Argument, Count, Tweaking, WatchedRun, tweak
+from ..probe.trial.by_hand import Argument
+from ..probe.trial.tweak import BITWISE, Count, Tweaking, WatchedRun, tweak
 from ._loaders import CALLS, predicted, set_each
 
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..probe.trial.tweak import ROUNDING, Statement, Tweaking, tweak
+from ..probe.trial.by_hand import Statement
+from ..probe.trial.tweak import ROUNDING, Tweaking, tweak
 from ..probe.wrapping import Args, Kwargs
 from ._modules import name_of, on_root_calls
 

@@ -19,7 +19,8 @@ import sys
 from typing import Any
 
 from ..probe import patch
-from ..probe.trial.tweak import ROUNDING, Argument, Count, Statement, Tweaking, WatchedRun, tweak
+from ..probe.trial.by_hand import Argument, Statement
+from ..probe.trial.tweak import ROUNDING, Count, Tweaking, WatchedRun, tweak
 
 WHAT = "torch.set_num_threads"
 THREADS_MAX = 1024  # more than the largest machines have cores

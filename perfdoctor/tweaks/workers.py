@@ -26,7 +26,8 @@ import inspect
 from types import FunctionType
 from typing import Any, Iterator, List, Set
 
-from ..probe.trial.tweak import BITWISE, Argument, Count, Tweaking, WatchedRun, tweak
+from ..probe.trial.by_hand import Argument
+from ..probe.trial.tweak import BITWISE, Count, Tweaking, WatchedRun, tweak
 from ..probe.user_frames import is_users
 from ._draws import notice_draws
 from ._loaders import CALLS, Given, on_arguments, predicted

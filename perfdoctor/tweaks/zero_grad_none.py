@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..probe.trial.tweak import BITWISE, Argument, Tweaking, tweak
+from ..probe.trial.by_hand import Argument
+from ..probe.trial.tweak import BITWISE, Tweaking, tweak
 
 
 @tweak("--zero-grad-none", BITWISE, edits=[Argument("zero_grad", name="set_to_none", place=0, every=True)])

@@ -69,7 +69,11 @@ def test_the_model_computes_in_16_bits_and_hands_back_float32(word: str, dtype: 
         out = module(torch.ones(2, 16))
     assert (module.computed_in, out.dtype) == (dtype, torch.float32)
     place = told.applied[0]
-    assert (place["what"], place["was"], place["now"]) == ("Classifier", "float32", str(dtype)[6:])
+    assert (place["what"], place["was"], place["now"]) == (
+        "Classifier",
+        "float32",
+        f"{str(dtype)[6:]} on cpu",
+    )
     assert place["at"]["file"] == __file__
 
 

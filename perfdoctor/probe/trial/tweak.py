@@ -130,73 +130,6 @@ class OneOf:
         return word
 
 
-class Argument:
-    """By hand, an argument of a call, at the line that asked for what was changed.
-
-    `calls` are the names of what is called there. `name` is the argument's, and its value what the place
-    became; without a name, what it became names the argument, which is then True. `place` is where it stands
-    among those that are given by position, `instead_of` others that it excludes, and whose place it takes,
-    `only_with` those that may not be given where it is 0, `trainer` its name among transformers'
-    TrainingArguments. `every` call of a line is meant where it makes several that are alike.
-    """
-
-    def __init__(
-        self,
-        *calls: str,
-        name: Optional[str] = None,
-        what: Optional[str] = None,
-        to: Any = None,
-        place: Optional[int] = None,
-        instead_of: Tuple[str, ...] = (),
-        only_with: Tuple[str, ...] = (),
-        trainer: Optional[str] = None,
-        every: bool = False,
-    ) -> None:
-        self.calls = calls
-        self.name = name
-        self.what = what  # a place has to begin with it; None: any that the tweak changed
-        self.to = to
-        self.place = place
-        self.instead_of = instead_of
-        self.only_with = frozenset(only_with)
-        self.trainer = trainer
-        self.every = every
-
-    def named(self, now: Any) -> str:
-        """What the argument is called where the place became that."""
-        return str(now) if self.name is None else self.name
-
-    def value(self, now: Any) -> Any:
-        """What it is set to."""
-        return True if self.name is None else now if self.to is None else self.to
-
-
-class Statement:
-    """By hand, a statement of its own behind the imports; `{}` stands for what the place became.
-
-    `what`, if given, is what a place has to begin with for it; `rivals` are names of other settings of the
-    same: a script that uses one decides itself.
-    """
-
-    def __init__(self, text: str, what: Optional[str] = None, rivals: Sequence[str] = ()) -> None:
-        self.text = text
-        self.what = what
-        self.rivals = rivals
-
-    def written(self, now: Any) -> str:
-        """The statement as one types it."""
-        return self.text.format(now)
-
-
-class Around:
-    """By hand, a context manager around the statement of a line."""
-
-    what = None  # any place that the tweak changed
-
-    def __init__(self, context: str) -> None:
-        self.context = context
-
-
 Predict = Callable[..., Any]
 # From when on a tweak pays: at any step once all has settled; after slow first steps that the original has
 # not; from the second epoch on; where epochs begin; where the script validates.
@@ -256,7 +189,7 @@ def tweak(
     from when on what it changes can be measured; `waits` and `passes`, for how many steps, and passes of
     validation, it only looks on; `measures`, the class that takes no time any more: no change to keep, but
     what changes of that class cannot surpass; `edits`, how one writes the change into a script by hand
-    (Argument, Statement and Around: the first that fits).
+    (see by_hand.py: the first way that fits).
     """
 
     def mark(function: Callable[..., None]) -> Callable[..., None]:

@@ -60,7 +60,7 @@ def set_at(script: ScriptText, line: int, asked: Asked) -> Written:
     ):
         written = [_set_trainer(script, line, asked, wanted.trainer)]
     else:
-        raise ByHand(f"line {line} does not call {wanted.calls[0]} itself")
+        raise ByHand(f"line {line} does not call {wanted.calls[0] if wanted.calls else 'a trainer'} itself")
     edits = tuple(edit for one in written for edit in one.edits)
     return Written(edits, frozenset((line,)).union(*(one.lines for one in written)))
 

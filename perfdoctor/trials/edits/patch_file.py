@@ -12,18 +12,19 @@ from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location
 from perfdoctor.model.trial import Place, Setting, Trial, VariantResult
 from perfdoctor.trials import trial_file
-from perfdoctor.trials.edits import arguments, statements
+from perfdoctor.trials.edits import arguments, models, statements
 from perfdoctor.trials.edits.arguments import Written
 from perfdoctor.trials.edits.script_text import ByHand, ScriptText, TextEdit
 from perfdoctor.trials.settings import tweak_catalogue
-from perfdoctor.tweaks import Argument, Around, Statement
+from perfdoctor.tweaks import Argument, Around, Autocast, Method, Statement
 
 TOGETHER = "it goes with another change of this line"
 NO_NEWLINE = "\\ No newline at end of file\n"
 # What starts a module in place of `python -m`, and is given the script itself.
 LAUNCHERS = frozenset(("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"))
 
-Way = Argument | Around | Statement  # to write a change
+Way = Argument | Around | Autocast | Method | Statement  # to write a change
+AtLine = Argument | Around | Autocast | Method
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class _Draft:
         """Write what a tweak changed, place by place."""
         ways = tweak_catalogue.declared(setting.tweak).edits if setting.tweak in self.known else ()
         for place in self._needed(_places(self.result, setting), ways):
-            fitting = [way for way in ways if way.what is None or place.what.startswith(way.what)]
+            fitting = [way for way in ways if way.fits(place.what, place.now)]
             try:
                 if not fitting:
                     raise ByHand(f"see: perfdoctor try --list {setting.words[0]}")
@@ -139,11 +140,16 @@ class _Draft:
                 reason = because
         raise reason
 
-    def _at_line(self, setting: Setting, place: Place, at: Location, way: Argument | Around) -> _PlaceEdits:
+    def _at_line(self, setting: Setting, place: Place, at: Location, way: AtLine) -> _PlaceEdits:
         file = os.path.realpath(at.file)
         script = self._script(file)
-        if isinstance(way, Around):
-            edits = statements.around(script, at.line, way.context)
+        if not isinstance(way, Argument):
+            if isinstance(way, Around):
+                edits = statements.around(script, at.line, way.context)
+            elif isinstance(way, Autocast):
+                edits = models.under(script, at.line, place.what, way.context(place.now))
+            else:
+                edits = models.behind_making(script, at.line, place.what, way.text)
             return _PlaceEdits(setting, place, file, Written(tuple(edits), frozenset()))
         places = _places(self.result, setting)
         lines = [each.at.line for each in places if each.at is not None and each.at.file == at.file]

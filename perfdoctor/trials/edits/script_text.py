@@ -83,6 +83,10 @@ class ScriptText:
         said = self._lines[line - 1]
         return said[: len(said) - len(said.lstrip(" \t"))]
 
+    def step(self, line: int) -> str:
+        """The white space that a block of a line's indents by."""
+        return "\t" if self.indent(line).startswith("\t") else "    "
+
     def calls(self, line: int) -> Iterator[ast.Call]:
         """The calls that a line is part of, innermost first."""
         calls = (node for node in ast.walk(self.tree) if isinstance(node, ast.Call))
@@ -92,6 +96,33 @@ class ScriptText:
     def scope(self, line: int) -> ast.Module | Function:
         """The innermost function around a line, or the whole file."""
         return self._listing.scope(line) or self.tree
+
+    @cached_property
+    def _parents(self) -> dict[ast.AST, ast.AST]:
+        return {inner: outer for outer in ast.walk(self.tree) for inner in ast.iter_child_nodes(outer)}
+
+    def around(self, node: ast.AST) -> list[ast.AST]:
+        """The nodes that a node is part of, the file first."""
+        found: list[ast.AST] = []
+        while (outer := self._parents.get(node)) is not None:
+            found.append(outer)
+            node = outer
+        return found[::-1]
+
+    def statement_of(self, node: ast.AST) -> ast.stmt:
+        """The innermost statement that a node is part of, or is."""
+        return next(each for each in (node, *reversed(self.around(node))) if isinstance(each, ast.stmt))
+
+    def block(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The statements among which one stands."""
+        lists = (value for _, value in ast.iter_fields(self._parents[statement]) if isinstance(value, list))
+        return next(each for each in lists if statement in each)
+
+    def is_alone(self, statement: ast.stmt) -> bool:
+        """Whether its lines say nothing else."""
+        first = statement.lineno
+        begins = self.begin(statement) == self.begin_of_line(first) + len(self.indent(first))
+        return begins and not self.says_more(self.end(statement))
 
     def name(self, node: ast.expr) -> str:
         """The last name of what is called, as the module that defines it calls it."""
@@ -125,6 +156,18 @@ class ScriptText:
                     name = alias.asname or alias.name.partition(".")[0]
                     found[name] = name, alias.name
         return found
+
+    def is_imported(self, name: str) -> bool:
+        """Whether an import binds a name."""
+        return name in self._imported
+
+    def defines(self, name: str) -> bool:
+        """Whether a function or class of the file is called so."""
+        return name in self._defined
+
+    @cached_property
+    def _defined(self) -> set[str]:
+        return {node.name for node in ast.walk(self.tree) if isinstance(node, Function | ast.ClassDef)}
 
     @cached_property
     def knows_torch(self) -> bool:

@@ -54,24 +54,27 @@ def around(script: ScriptText, line: int, context: str) -> list[TextEdit]:
     calls = (node for node in ast.walk(scope) if isinstance(node, ast.Call))
     if not any(_evaluates(call) and call.lineno < line for call in calls):
         raise ByHand(f"what line {line} does is put into eval mode elsewhere: {below}")
+    return indented(script, simple_statement(script, line, below), context)
+
+
+def simple_statement(script: ScriptText, line: int, below: str) -> ast.stmt:
+    """The one statement of a line that runs when it is reached. Raises ByHand, saying what is to be done."""
     held = [
         node
-        for node in ast.walk(scope)
+        for node in ast.walk(script.scope(line))
         if isinstance(node, ast.stmt) and not isinstance(node, (*COMPOUND, Function)) and holds(node, line)
     ]
     if len(held) != 1 or any(isinstance(node, MAKES_FUNCTIONS) for node in ast.walk(held[0])):
         raise ByHand(f"line {line} is no statement that is over at its end: {below}")
-    return _indented(script, held[0], context)
+    return held[0]
 
 
-def _indented(script: ScriptText, node: ast.stmt, context: str) -> list[TextEdit]:
-    """A statement below a `with`, one step further in."""
+def indented(script: ScriptText, node: ast.stmt, context: str) -> list[TextEdit]:
+    """A statement below a `with`, one step further in. Raises ByHand."""
     first, last = node.lineno, node.end_lineno or node.lineno
-    indent = script.indent(first)
-    begins = script.begin(node) == script.begin_of_line(first) + len(indent)
-    if not begins or script.says_more(script.end(node)) or script.spans_lines(first, last):
+    if not script.is_alone(node) or script.spans_lines(first, last):
         raise ByHand(f"line {first} cannot be indented as it is: put it below `with {context}:`")
-    step = "\t" if indent.startswith("\t") else "    "
+    indent, step = script.indent(first), script.step(first)
     starts = [script.begin_of_line(line) for line in range(first, last + 1) if not script.is_blank(line)]
     head = f"{indent}with {context}:{script.newline}"
     return [TextEdit(at, at, (head if at == starts[0] else "") + step) for at in starts]

@@ -319,6 +319,14 @@ WRITTEN = [
      "torch.autograd.set_detect_anomaly(False)"),
     ("no-debug", "torch.cuda.set_sync_debug_mode", "default", "torch.cuda.set_sync_debug_mode(1)",
      "torch.cuda.set_sync_debug_mode('default')"),
+    ("amp", "Net", "bfloat16 on cpu", "y = net(x)",
+     'with torch.autocast("cpu", dtype=torch.bfloat16):\n        y = net(x).float()'),
+    ("amp", "Net, which returns Output", "bfloat16 on cpu", "Trainer(net, TrainingArguments('out')).train()",
+     "Trainer(net, TrainingArguments('out', bf16=True)).train()"),
+    ("compile", "Net", "compiled (default)", "net(x)", "net.compile()"),
+    ("compile", "Net", "compiled (max-autotune)", "net(x)", 'net.compile(mode="max-autotune")'),
+    ("compile", "Net", "compiled (default)", "Trainer(net, TrainingArguments('out')).train()",
+     "Trainer(net, TrainingArguments('out', torch_compile=True)).train()"),
     ("no-grad-eval", "passes in eval mode recording gradients", False, "model(x)", "with torch.no_grad():\n        model(x)"),
 ]  # fmt: skip
 
@@ -331,9 +339,9 @@ def test_it_is_written_as_one_types_it(
 ) -> None:
     file = tmp_path / "train.py"
     file.write_text(
-        f"import torch\nfrom torch.utils.data import DataLoader\n\n\ndef work():\n    model.eval()\n    {before or 'pass'}\n"
+        f"import torch\nfrom torch.utils.data import DataLoader\nfrom nets import Net\n\n\ndef work():\n    net = Net()\n    model.eval()\n    {before or 'pass'}\n"
     )
-    line = 7 if before else 1
+    line = 9 if before else 1
     setting = Setting(tweak, (f"--{tweak}",), {}, BITWISE)
     result = faster(setting, applied=(place(tweak, what, file if before else None, line, now),))
     found = of_variant(trial_results.trial(result, cwd=str(tmp_path), command=("python", "train.py")), result)

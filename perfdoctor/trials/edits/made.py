@@ -1,0 +1,225 @@
+"""Where an object of a script comes from: the statement that makes what a name stands for."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator, Sequence
+
+from perfdoctor.facts.user_source.parse import LOOPS, Function
+from perfdoctor.model.dataclass import dataclass
+from perfdoctor.trials.edits.script_text import ScriptText
+
+Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
+Target = ast.Name | ast.Attribute
+
+WRAPPER = "DistributedDataParallel"
+FARTHEST = 8  # statements and functions through which an object is followed
+# Methods of a module that return the module itself: `Net().to(device)`.
+RETURN_ITSELF = frozenset(
+    "to cuda cpu float double half bfloat16 train eval requires_grad_ apply share_memory".split()
+)
+
+
+@dataclass(frozen=True)
+class Made:
+    """The statement that makes an object; it is passed on every way to the object's use.
+
+    `kind` is the name of the class, None where the statement does not show it: what a function returns.
+    """
+
+    name: str  # of the object, as the statement sets it: "model", "self.net"
+    statement: ast.stmt | None  # None: it is made where it is handed to a function
+    kind: str | None = None
+    is_torchs: bool = False  # the class
+
+
+def is_object(script: ScriptText, node: ast.expr) -> bool:
+    """Whether what is called may be an object that the script keeps: no function, class or method."""
+    if isinstance(node, ast.Name):
+        return not (script.is_imported(node.id) or script.defines(node.id) or hasattr(builtins, node.id))
+    return isinstance(node, ast.Attribute) and bool(_set_in(script, script.tree, node))
+
+
+def made_by(script: ScriptText, node: ast.expr, use: ast.AST, left: int = FARTHEST) -> Made | None:
+    """What makes the object that a name, or an attribute of an object, stands for where it is used.
+
+    None where more than one statement may, as in the branches of an `if`.
+    """
+    if left and isinstance(node, ast.Name):
+        return _of_name(script, node, use, left - 1)
+    if left and isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return _of_attribute(script, node, use, left - 1)
+    return None
+
+
+def _of_name(script: ScriptText, node: ast.Name, use: ast.AST, left: int) -> Made | None:
+    around = script.around(use)
+    scopes = [each for each in reversed(around) if isinstance(each, Scope)]
+    for scope in scopes:
+        set_by = _set_in(script, scope, node)
+        if scope is scopes[0]:
+            ready = [each for each in set_by if each.lineno < use_line(use) and each not in around]
+            if ready and not _is_passed(script, ready[-1], set_by, [*around, use]):
+                return None
+        else:
+            ready = set_by
+            if ready and not _is_outermost(script, ready[-1], scope):
+                return None
+        if ready:
+            return _value(script, ready[-1], left)
+        if isinstance(scope, Function) and node.id in _parameters(scope):
+            return _from_caller(script, scope, node.id, left)
+        if set_by:
+            return None
+    return None
+
+
+def use_line(use: ast.AST) -> int:
+    """The line at which a node begins."""
+    return int(getattr(use, "lineno", 0))
+
+
+def _is_passed(
+    script: ScriptText, last: ast.stmt, set_by: Sequence[ast.stmt], path: Sequence[ast.AST]
+) -> bool:
+    """Whether a statement stands in a block around the use, and no other comes between in a later turn."""
+    if not any(each in script.block(last) for each in path):
+        return False
+    turns = [each for each in path if isinstance(each, LOOPS) and each not in script.around(last)]
+    return not any(loop in script.around(each) for loop in turns for each in set_by)
+
+
+def _is_outermost(script: ScriptText, last: ast.stmt, scope: ast.AST) -> bool:
+    """Whether a statement stands in a scope itself, or below `if __name__ == "__main__"`."""
+    outer = script.around(last)[-1]
+    if isinstance(outer, ast.If) and "__name__" in ast.unparse(outer.test):
+        outer = script.around(outer)[-1]
+    return outer is scope
+
+
+def _of_attribute(script: ScriptText, node: ast.Attribute, use: ast.AST, left: int) -> Made | None:
+    set_by = _set_in(script, script.tree, node)
+    set_by = (
+        [each for each in set_by if each is not use and each.lineno < use_line(use)]
+        if use in set_by
+        else set_by
+    )
+    blocks = {id(script.block(each)) for each in set_by}
+    names = {ast.unparse(target) for each in set_by for target in _targets(each)}
+    return _value(script, set_by[-1], left) if len(blocks) == len(names) == 1 else None
+
+
+# ---------------------------------------------------------------- what sets a name
+
+
+def _set_in(script: ScriptText, scope: ast.AST, node: Target) -> list[ast.stmt]:
+    """The statements of a scope that bind a name, or set an attribute of any object, in their order."""
+    found = {id(each): each for each in _setting(script, scope, node)}
+    return sorted(found.values(), key=lambda each: (each.lineno, each.col_offset))
+
+
+def _setting(script: ScriptText, scope: ast.AST, wanted: Target) -> Iterator[ast.stmt]:
+    for node in ast.walk(scope):
+        if isinstance(wanted, ast.Attribute):
+            sets = (
+                isinstance(node, ast.Attribute)
+                and node.attr == wanted.attr
+                and not isinstance(node.ctx, ast.Load)
+            )
+        elif node is scope or _scope(script, node) is not scope:
+            continue
+        elif isinstance(node, ast.Name):
+            sets = node.id == wanted.id and not isinstance(node.ctx, ast.Load)
+        else:
+            names = (getattr(node, "name", None), getattr(node, "asname", None), *getattr(node, "names", ()))
+            sets = wanted.id in names
+        if sets:
+            yield script.statement_of(node)
+
+
+def _scope(script: ScriptText, node: ast.AST) -> ast.AST:
+    """The innermost scope around a node, which may be a class."""
+    return next(
+        each for each in reversed(script.around(node)) if isinstance(each, Scope | ast.ClassDef | ast.Lambda)
+    )
+
+
+def _targets(statement: ast.stmt) -> Sequence[ast.expr]:
+    if isinstance(statement, ast.Assign):
+        return statement.targets
+    return [statement.target] if isinstance(statement, ast.AnnAssign) else ()
+
+
+def _value(script: ScriptText, statement: ast.stmt, left: int) -> Made | None:
+    """What a statement makes; another one's where it only hands on what that has made."""
+    targets = _targets(statement)
+    if len(targets) != 1 or not isinstance(targets[0], Target):
+        return None
+    value = _itself(statement.value)  # type: ignore[attr-defined]
+    if isinstance(value, ast.Call) and script.name(value.func) == WRAPPER and value.args:
+        return made_by(script, value.args[0], statement, left)
+    name = ast.unparse(targets[0])
+    if isinstance(value, Target):
+        return made_by(script, value, statement, left) or Made(name, statement)
+    return _instance(script, value, name, statement)
+
+
+def _itself(value: ast.expr | None) -> ast.expr | None:
+    """What a value is without the methods that return the object itself."""
+    while (
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and value.func.attr in RETURN_ITSELF
+    ):
+        value = value.func.value
+    return value
+
+
+def _instance(
+    script: ScriptText, value: ast.expr | None, name: str, statement: ast.stmt | None
+) -> Made | None:
+    """What a call makes."""
+    if not isinstance(value, ast.Call):
+        return None
+    kind = script.name(value.func)
+    return (
+        Made(name, statement, kind, script.is_torchs(value.func))
+        if kind[:1].isupper()
+        else Made(name, statement)
+    )
+
+
+# ---------------------------------------------------------------- what is handed in
+
+
+def _parameters(function: Function) -> list[str]:
+    given = function.args
+    return [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+
+
+def _from_caller(script: ScriptText, function: Function, name: str, left: int) -> Made | None:
+    """What the one call of a function hands in; None where it is called more than once, or by others."""
+    owner = script.around(function)[-1]
+    called = function.name
+    if isinstance(owner, ast.ClassDef) and called == "__init__":
+        called = owner.name
+    uses = [
+        node for node in ast.walk(script.tree) if isinstance(node, Target) and script.name(node) == called
+    ]
+    calls = [
+        node
+        for node in ast.walk(script.tree)
+        if isinstance(node, ast.Call) and script.name(node.func) == called
+    ]
+    if len(uses) != 1 or len(calls) != 1:
+        return None
+    call, place = calls[0], _parameters(function).index(name) - isinstance(owner, ast.ClassDef)
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
+    if None in given or any(isinstance(each, ast.Starred) for each in call.args):
+        return None
+    handed = given.get(name) or (call.args[place] if 0 <= place < len(call.args) else None)
+    handed = _itself(handed)
+    if isinstance(handed, Target):
+        return made_by(script, handed, call, left)
+    return _instance(script, handed, name, None)

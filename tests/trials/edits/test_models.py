@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from perfdoctor.model.measured import Location
+from perfdoctor.model.trial import Place, Setting, Variant
+from perfdoctor.probe.trial.tweak import ROUNDING
+from perfdoctor.trials.edits.models import behind_making, under
+from perfdoctor.trials.edits.patch_file import of_variant
+from perfdoctor.trials.edits.script_text import ByHand, ScriptText
+from tests.support import trial_results
+from tests.support.applying import ran
+
+CONTEXT = 'torch.autocast("cpu", dtype=torch.bfloat16)'
+HEAD = (
+    "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    pass\n\n\ncriterion = nn.MSELoss()\n"
+)
+
+
+def read(tmp_path: Path, text: str) -> tuple[ScriptText, int]:
+    """A script that begins as most do, and its line that is marked by `# here`."""
+    whole = HEAD + textwrap.dedent(text)
+    file = tmp_path / "train.py"
+    file.write_text(whole)
+    line = next(number for number, said in enumerate(whole.splitlines(), 1) if "# here" in said)
+    return ScriptText(file), line
+
+
+def mixed(tmp_path: Path, text: str, kind: str = "Net") -> str:
+    script, line = read(tmp_path, text)
+    return script.edited(under(script, line, kind, CONTEXT)).removeprefix(HEAD)
+
+
+def compiled(tmp_path: Path, text: str, kind: str = "Net") -> str:
+    script, line = read(tmp_path, text)
+    return script.edited(behind_making(script, line, kind, "compile()")).removeprefix(HEAD)
+
+
+# ---------------------------------------------------------------- under autocast
+
+
+@pytest.mark.parametrize(
+    ("said", "instead"),
+    [
+        ("logits = model(x)  # here",
+         f"with {CONTEXT}:\n        logits = model(x).float()  # here"),
+        ("model(x)  # here", f"with {CONTEXT}:\n        model(x)  # here"),
+        ("return model(x)  # here", f"with {CONTEXT}:\n        return model(x).float()  # here"),
+        ("loss = criterion(model(x), y)  # here",
+         f"with {CONTEXT}:\n        output = model(x)\n    loss = criterion(output.float(), y)  # here"),
+        ("loss = nn.functional.mse_loss(model(x).squeeze(-1), y)  # here",
+         f"with {CONTEXT}:\n        output = model(x)\n    loss = nn.functional.mse_loss(output.float().squeeze(-1), y)  # here"),
+        ("total += weight * criterion(model(x[:, 1:]), y).item()  # here",
+         f"with {CONTEXT}:\n        output = model(x[:, 1:])\n    total += weight * criterion(output.float(), y).item()  # here"),
+        ("loss = criterion(\n        model(  # here\n            x), y)",
+         f"with {CONTEXT}:\n        output = model(  # here\n                x)\n    loss = criterion(\n        output.float(), y)"),
+    ],
+)  # fmt: skip
+def test_the_call_of_the_model_goes_below_autocast(said: str, instead: str, tmp_path: Path) -> None:
+    before = f"model = Net()\n\n\ndef step(x, y, total, weight):\n    {said}\n"
+    assert mixed(tmp_path, before) == before.replace(said, instead)
+
+
+@pytest.mark.parametrize(
+    ("said", "because"),
+    [
+        ("loss = criterion(prepare(x), model(x))  # here", "computes something else before"),
+        ("loss = criterion(model(x), y); log(loss)  # here", "no statement that is over"),
+        ("if model(x).sum() > 0:  # here\n        pass", "no statement that is over"),
+        ("loss = [model(each) for each in x]  # here", "computes something else before"),
+        ("loss = x and model(x)  # here", "computes something else before"),
+        ("late = lambda: model(x)  # here", "no statement that is over"),
+        ("loss = criterion(model(x), model(y))  # here", "calls more than one thing that may be Net"),
+        ("loss = step(x)  # here", "calls nothing that is Net"),
+        ("loss = x.to(device)  # here", "calls nothing that is Net"),
+        ("a[model(x)] = 1  # here", "computes something else before"),
+    ],
+)  # fmt: skip
+def test_what_may_mean_something_else_is_left_to_a_person(said: str, because: str, tmp_path: Path) -> None:
+    before = f"model = Net()\n\n\ndef step(x, y):\n    {said}\n"
+    with pytest.raises(ByHand, match=because):
+        mixed(tmp_path, before)
+
+
+def test_which_of_two_is_the_model_is_known_by_what_callers_hand_in(tmp_path: Path) -> None:
+    before = "def step(model, measure, x, output):\n    loss = measure(model(x), output)  # here\n"
+    with pytest.raises(ByHand, match="more than one thing"):
+        mixed(tmp_path, before)
+    for called in (
+        "step(Net(), nn.MSELoss(), 1, 2)\n",
+        "own = Net()\nstep(own, x=1, output=2, measure=criterion)\n",
+    ):
+        # and what it returns gets a name that the file does not use
+        assert "outputs = model(x)\n    loss = measure(outputs.float(), output)" in mixed(
+            tmp_path, before + called
+        )
+    with pytest.raises(ByHand, match="more than one thing"):
+        mixed(tmp_path, before + "step(Net(), nn.MSELoss(), 1, 2)\nstep(Net(), Net(), 1, 2)\n")
+
+
+def test_a_module_of_lightning_is_told_the_trainers_own_way(tmp_path: Path) -> None:
+    before = (
+        "class Task(L.LightningModule):\n    def __init__(self):\n        self.net = Net()\n\n"
+        "    def training_step(self, x):\n        y = self.net(x)  # here\n        return y\n"
+    )
+    with pytest.raises(ByHand, match="precision='bf16-mixed'"):
+        mixed(tmp_path, before)
+
+
+def test_without_torch_by_its_name(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text("from torch import nn\nmodel = Net()\ny = model(1)\n")
+    with pytest.raises(ByHand, match="does not begin with `import torch`"):
+        under(ScriptText(file), 3, "Net", CONTEXT)
+
+
+# ---------------------------------------------------------------- behind what makes it
+
+TRAIN = "for x in data:\n    loss = criterion(model(x), x)  # here\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "line"),
+    [
+        ("model = Net()\n" + TRAIN, "model = Net()"),
+        ("model = Net().to(device)  # the net\n" + TRAIN, "model = Net().to(device)  # the net"),
+        ("model = Net(\n    1,\n)\nmodel = model.to(device)\n" + TRAIN, ")"),
+        ("model = Net()\nmodel = nn.parallel.DistributedDataParallel(model)\n" + TRAIN, "model = Net()"),
+        ("net = Net()\nmodel = nn.parallel.DistributedDataParallel(net)\n" + TRAIN, "net = Net()"),
+        ("model = build()\n" + TRAIN, "model = build()"),
+        ("for fold in range(5):\n    model = Net()\n" + textwrap.indent(TRAIN, "    "), "    model = Net()"),
+    ],
+)
+def test_a_method_is_called_behind_the_statement_that_makes_the_model(
+    before: str, line: str, tmp_path: Path
+) -> None:
+    name = "net" if "net = Net()" in before else "model"
+    indent = line[: len(line) - len(line.lstrip())]
+    assert compiled(tmp_path, before) == before.replace(line, f"{line}\n{indent}{name}.compile()", 1)
+
+
+def test_in_a_function_that_is_handed_the_model(tmp_path: Path) -> None:
+    before = (
+        "def epoch(loader, model, optimizer):\n    model.train()\n    for x in loader:\n        loss = model(x)  # here\n\n\n"
+        "def main():\n    model = Net()\n    optimizer = torch.optim.SGD(model.parameters(), 1)\n"
+        "    for _ in range(3):\n        epoch([1], model, optimizer=optimizer)\n"
+    )
+    assert compiled(tmp_path, before) == before.replace("Net()", "Net()\n    model.compile()")
+
+
+def test_a_model_that_an_object_keeps(tmp_path: Path) -> None:
+    before = (
+        "class Trainer:\n    def __init__(self, model, device):\n        self.model = model.to(device)\n\n"
+        "    def fit(self, x):\n        return self.model(x)  # here\n\n\n"
+        "if __name__ == '__main__':\n    net = Net()\n    Trainer(net, 'cpu').fit(1)\n"
+    )
+    assert compiled(tmp_path, before) == before.replace("Net()\n", "Net()\n    net.compile()\n")
+    twice = before + "    Trainer(Net(), 'cpu').fit(1)\n"
+    assert compiled(tmp_path, twice) == twice.replace(
+        "(device)\n", "(device)\n        self.model.compile()\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "because"),
+    [
+        ("if large:\n    model = Net()\nelse:\n    model = Net(1)\n" + TRAIN, "no single statement"),
+        ("model = Net()\nif cuda:\n    model = nn.DataParallel(model)\n" + TRAIN, "no single statement"),
+        ("model, optimizer = prepare(Net(), 1)\n" + TRAIN, "no single statement"),
+        ("model = Net()\nfor x in data:\n    y = model(x)  # here\n    model = Net()\n", "no single statement"),
+        ("with open(1) as model:\n    " + TRAIN.replace("\n", "\n    "), "no single statement"),
+        ("def fit(model, x):\n    model(x)  # here\n\nfit(Net(), 1)\nfit(Net(), 2)\n", "no single statement"),
+        ("def fit(model, x):\n    model(x)  # here\n\nnet = Net()\nstart(fit)\n", "no single statement"),
+        ("model = Net(); model.train()\n" + TRAIN, "says more than that"),
+        ("class Own(nn.Module):\n    def compile(self):\n        pass\n\nmodel = Own()\n" + TRAIN, "has its own"),
+    ],
+)  # fmt: skip
+def test_where_more_than_one_statement_may_make_it(before: str, because: str, tmp_path: Path) -> None:
+    with pytest.raises(ByHand, match=because):
+        compiled(tmp_path, before, "Own" if "Own" in before else "Net")
+
+
+def test_torchs_own_containers_stay_as_they_are(tmp_path: Path) -> None:
+    # `compile()` of theirs does nothing: pytorch#150915
+    with pytest.raises(ByHand, match="does not show where the class Sequential comes from"):
+        compiled(tmp_path, "model = nn.Sequential(nn.Linear(1, 1))\n" + TRAIN, "Sequential")
+
+
+def test_a_class_of_another_file(tmp_path: Path) -> None:
+    before = "from nets import Large\n\nmodel = Large(3)\n" + TRAIN
+    assert "model = Large(3)\nmodel.compile()\n" in compiled(tmp_path, before, "Large")
+
+
+# ---------------------------------------------------------------- what is written, and what was tried
+
+SCRIPT = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(16, 64), nn.Linear(64, 1)
+
+    def forward(self, x):
+        return self.last(self.first(x).relu())
+
+
+def train(model, criterion):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for step in range(8):
+        x = torch.randn(32, 16)
+        loss = criterion(model(x), x.mean(1, keepdim=True))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(loss.item())
+
+
+train(Net(), nn.MSELoss())
+"""
+
+
+@pytest.mark.process
+def test_what_is_written_computes_what_the_trial_did_bit_for_bit(tmp_path: Path) -> None:
+    tried = ran(tmp_path, SCRIPT, {"amp": {}}, 8)
+    script = tmp_path / "script.py"
+    (place,) = tried.told.applied
+    told = Place(
+        "amp", place["what"], Location(str(script), place["at"]["line"], "train"), None, place["now"]
+    )
+    executions = (trial_results.execution(applied=(told,)),)
+    settings = (Setting("amp", ("--amp",), {}, ROUNDING),)
+    result = replace(trial_results.FASTER, variant=Variant(settings), executions=executions)
+    trial = trial_results.trial(result, cwd=str(tmp_path), command=("python", "script.py"))
+    found = of_variant(trial, result)
+    assert found.by_hand == ()
+    text = ScriptText(script)
+    patched = text.edited(under(text, place["at"]["line"], "Net", CONTEXT))
+    assert [line[1:] for line in found.diff.splitlines() if line[:1] == "+" and line[:2] != "++"] == [
+        line for line in patched.splitlines() if line not in SCRIPT.splitlines()
+    ]
+    # the first row has no loss: it holds what came before the first step
+    assert ran(tmp_path, patched, {}, 8).losses[1:] == tried.losses[1:]
+    assert ran(tmp_path, SCRIPT, {}, 8).losses[1:] != tried.losses[1:]
