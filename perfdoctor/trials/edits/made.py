@@ -14,6 +14,7 @@ Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
 Target = ast.Name | ast.Attribute
 
 WRAPPER = "DistributedDataParallel"
+PREPARE = "prepare"  # of accelerate: returns what it is given, ready for its devices
 FARTHEST = 8  # statements and functions through which an object is followed
 # Methods of a module that return the module itself: `Net().to(device)`.
 RETURN_ITSELF = frozenset(
@@ -38,7 +39,9 @@ def is_object(script: ScriptText, node: ast.expr) -> bool:
     """Whether what is called may be an object that the script keeps: no function, class or method."""
     if isinstance(node, ast.Name):
         return not (script.is_imported(node.id) or script.defines(node.id) or hasattr(builtins, node.id))
-    return isinstance(node, ast.Attribute) and bool(_set_in(script, script.tree, node))
+    if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)):
+        return False
+    return bool(_set_in(script, script.tree, node))
 
 
 def made_by(script: ScriptText, node: ast.expr, use: ast.AST, left: int = FARTHEST) -> Made | None:
@@ -67,7 +70,7 @@ def _of_name(script: ScriptText, node: ast.Name, use: ast.AST, left: int) -> Mad
             if ready and not _is_outermost(script, ready[-1], scope):
                 return None
         if ready:
-            return _value(script, ready[-1], left)
+            return _value(script, ready[-1], node, left)
         if isinstance(scope, Function) and node.id in _parameters(scope):
             return _from_caller(script, scope, node.id, left)
         if set_by:
@@ -106,8 +109,8 @@ def _of_attribute(script: ScriptText, node: ast.Attribute, use: ast.AST, left: i
         else set_by
     )
     blocks = {id(script.block(each)) for each in set_by}
-    names = {ast.unparse(target) for each in set_by for target in _targets(each)}
-    return _value(script, set_by[-1], left) if len(blocks) == len(names) == 1 else None
+    names = {ast.unparse(target) for each in set_by for target, _ in _pairs(each) if _is(target, node)}
+    return _value(script, set_by[-1], node, left) if len(blocks) == len(names) == 1 else None
 
 
 # ---------------------------------------------------------------- what sets a name
@@ -121,21 +124,22 @@ def _set_in(script: ScriptText, scope: ast.AST, node: Target) -> list[ast.stmt]:
 
 def _setting(script: ScriptText, scope: ast.AST, wanted: Target) -> Iterator[ast.stmt]:
     for node in ast.walk(scope):
-        if isinstance(wanted, ast.Attribute):
-            sets = (
-                isinstance(node, ast.Attribute)
-                and node.attr == wanted.attr
-                and not isinstance(node.ctx, ast.Load)
-            )
-        elif node is scope or _scope(script, node) is not scope:
+        if isinstance(wanted, ast.Name) and (node is scope or _scope(script, node) is not scope):
             continue
-        elif isinstance(node, ast.Name):
-            sets = node.id == wanted.id and not isinstance(node.ctx, ast.Load)
+        if isinstance(node, Target):
+            sets = _is(node, wanted) and not isinstance(node.ctx, ast.Load)
         else:
             names = (getattr(node, "name", None), getattr(node, "asname", None), *getattr(node, "names", ()))
-            sets = wanted.id in names
+            sets = isinstance(wanted, ast.Name) and wanted.id in names
         if sets:
             yield script.statement_of(node)
+
+
+def _is(node: ast.AST, wanted: Target) -> bool:
+    """Whether a node is that name, or that attribute, of whatever object."""
+    if isinstance(wanted, ast.Name):
+        return isinstance(node, ast.Name) and node.id == wanted.id
+    return isinstance(node, ast.Attribute) and node.attr == wanted.attr
 
 
 def _scope(script: ScriptText, node: ast.AST) -> ast.AST:
@@ -145,27 +149,42 @@ def _scope(script: ScriptText, node: ast.AST) -> ast.AST:
     )
 
 
-def _targets(statement: ast.stmt) -> Sequence[ast.expr]:
-    if isinstance(statement, ast.Assign):
-        return statement.targets
-    return [statement.target] if isinstance(statement, ast.AnnAssign) else ()
+def _pairs(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What a statement sets, and to what: also in `a, b = x, y`, and as accelerate does it."""
+    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        yield statement.target, statement.value
+    elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target, value = statement.targets[0], statement.value
+        if not isinstance(target, ast.Tuple):
+            yield target, value
+            return
+        parts = _parts(value)
+        starred = any(isinstance(each, ast.Starred) for each in (*parts, *target.elts))
+        if len(parts) == len(target.elts) and not starred:
+            yield from zip(target.elts, parts, strict=True)
 
 
-def _value(script: ScriptText, statement: ast.stmt, left: int) -> Made | None:
+def _parts(value: ast.expr) -> Sequence[ast.expr]:
+    """The values of several targets, one by one."""
+    if isinstance(value, ast.Call):
+        return value.args if isinstance(value.func, ast.Attribute) and value.func.attr == PREPARE else ()
+    return value.elts if isinstance(value, ast.Tuple) else ()
+
+
+def _value(script: ScriptText, statement: ast.stmt, wanted: Target, left: int) -> Made | None:
     """What a statement makes; another one's where it only hands on what that has made."""
-    targets = _targets(statement)
-    if len(targets) != 1 or not isinstance(targets[0], Target):
+    pairs = [(target, value) for target, value in _pairs(statement) if _is(target, wanted)]
+    if len(pairs) != 1:
         return None
-    value = _itself(statement.value)  # type: ignore[attr-defined]
+    name, value = ast.unparse(pairs[0][0]), _itself(pairs[0][1])
     if isinstance(value, ast.Call) and script.name(value.func) == WRAPPER and value.args:
-        return made_by(script, value.args[0], statement, left)
-    name = ast.unparse(targets[0])
+        name, value = f"{name}.module", _itself(value.args[0])
     if isinstance(value, Target):
         return made_by(script, value, statement, left) or Made(name, statement)
     return _instance(script, value, name, statement)
 
 
-def _itself(value: ast.expr | None) -> ast.expr | None:
+def _itself(value: ast.expr) -> ast.expr:
     """What a value is without the methods that return the object itself."""
     while (
         isinstance(value, ast.Call)
@@ -176,9 +195,7 @@ def _itself(value: ast.expr | None) -> ast.expr | None:
     return value
 
 
-def _instance(
-    script: ScriptText, value: ast.expr | None, name: str, statement: ast.stmt | None
-) -> Made | None:
+def _instance(script: ScriptText, value: ast.expr, name: str, statement: ast.stmt | None) -> Made | None:
     """What a call makes."""
     if not isinstance(value, ast.Call):
         return None
@@ -219,6 +236,8 @@ def _from_caller(script: ScriptText, function: Function, name: str, left: int) -
     if None in given or any(isinstance(each, ast.Starred) for each in call.args):
         return None
     handed = given.get(name) or (call.args[place] if 0 <= place < len(call.args) else None)
+    if handed is None:
+        return None
     handed = _itself(handed)
     if isinstance(handed, Target):
         return made_by(script, handed, call, left)

@@ -16,6 +16,12 @@ PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.operator, ast.unaryop, ast.e
 # And a call may be taken out of these, whose parts are evaluated in the order of their fields.
 OPEN = (ast.Call, ast.keyword, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Subscript)
 HOLDERS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)
+# What makes, moves, reshapes or converts what is handed to a model: autocast leaves it as it is.
+AS_EVER = frozenset(
+    "to cuda cpu float double long int bool view reshape flatten permute transpose squeeze unsqueeze expand "
+    "repeat contiguous clone detach size masked_fill cat stack tensor as_tensor from_numpy zeros ones full "
+    "rand randn randint arange zeros_like ones_like rand_like randn_like".split()
+)
 OF_LIGHTNING = "LightningModule"
 
 
@@ -52,6 +58,9 @@ def under(script: ScriptText, line: int, kind: str, context: str) -> list[TextEd
     call = called_at(script, line, kind)
     if any(OF_LIGHTNING in names_in(base) for base in _bases(script, call)):
         raise ByHand(f"line {line} is in a {OF_LIGHTNING}: give its Trainer precision='bf16-mixed'")
+    other = next((node for given in _given(call) for node in ast.walk(given) if _may_round(node)), None)
+    if other is not None:
+        raise ByHand(f"line {line} computes {ast.unparse(other)} for {kind}, which autocast would round, too")
     statement = simple_statement(script, line, below)
     if not isinstance(statement, HOLDERS):
         raise ByHand(f"line {line} cannot be parted: {below}")
@@ -60,6 +69,18 @@ def under(script: ScriptText, line: int, kind: str, context: str) -> list[TextEd
         as_before = [] if isinstance(statement, ast.Expr) else [TextEdit(end, end, ".float()")]
         return indented(script, statement, context) + as_before
     return _taken_out(script, statement, call, context)
+
+
+def _given(call: ast.Call) -> Iterator[ast.expr]:
+    yield from call.args
+    yield from (keyword.value for keyword in call.keywords)
+
+
+def _may_round(node: ast.AST) -> bool:
+    """Whether autocast may compute a part of an argument in 16 bits."""
+    if isinstance(node, ast.Call):
+        return not (isinstance(node.func, ast.Attribute) and node.func.attr in AS_EVER)
+    return isinstance(node, ast.MatMult)
 
 
 def _bases(script: ScriptText, node: ast.AST) -> Iterator[ast.expr]:

@@ -48,6 +48,8 @@ def compiled(tmp_path: Path, text: str, kind: str = "Net") -> str:
     [
         ("logits = model(x)  # here",
          f"with {CONTEXT}:\n        logits = model(x).float()  # here"),
+        ("logits = model(x.to(device)[:, 1:] / 255, t=t.long())  # here",
+         f"with {CONTEXT}:\n        logits = model(x.to(device)[:, 1:] / 255, t=t.long()).float()  # here"),
         ("model(x)  # here", f"with {CONTEXT}:\n        model(x)  # here"),
         ("return model(x)  # here", f"with {CONTEXT}:\n        return model(x).float()  # here"),
         ("loss = criterion(model(x), y)  # here",
@@ -78,6 +80,8 @@ def test_the_call_of_the_model_goes_below_autocast(said: str, instead: str, tmp_
         ("loss = step(x)  # here", "calls nothing that is Net"),
         ("loss = x.to(device)  # here", "calls nothing that is Net"),
         ("a[model(x)] = 1  # here", "computes something else before"),
+        ("y = model(prepare(x))  # here", r"computes prepare\(x\) for Net, which autocast would round"),
+        ("y = model(scale=x @ y)  # here", "which autocast would round"),
     ],
 )  # fmt: skip
 def test_what_may_mean_something_else_is_left_to_a_person(said: str, because: str, tmp_path: Path) -> None:
@@ -132,6 +136,8 @@ TRAIN = "for x in data:\n    loss = criterion(model(x), x)  # here\n"
         ("model = Net()\nmodel = nn.parallel.DistributedDataParallel(model)\n" + TRAIN, "model = Net()"),
         ("net = Net()\nmodel = nn.parallel.DistributedDataParallel(net)\n" + TRAIN, "net = Net()"),
         ("model = build()\n" + TRAIN, "model = build()"),
+        ("model, view = Net().train(), View()\n" + TRAIN, "model, view = Net().train(), View()"),
+        ("model = Net()\nmodel, loader = accelerator.prepare(model, loader)\n" + TRAIN, "model = Net()"),
         ("for fold in range(5):\n    model = Net()\n" + textwrap.indent(TRAIN, "    "), "    model = Net()"),
     ],
 )
@@ -141,6 +147,11 @@ def test_a_method_is_called_behind_the_statement_that_makes_the_model(
     name = "net" if "net = Net()" in before else "model"
     indent = line[: len(line) - len(line.lstrip())]
     assert compiled(tmp_path, before) == before.replace(line, f"{line}\n{indent}{name}.compile()", 1)
+
+
+def test_a_model_that_is_made_as_it_is_wrapped(tmp_path: Path) -> None:
+    before = "from torch.nn.parallel import DistributedDataParallel as DDP\n\nmodel = DDP(Net(), [0])\n"
+    assert compiled(tmp_path, before + TRAIN) == before + "model.module.compile()\n" + TRAIN
 
 
 def test_in_a_function_that_is_handed_the_model(tmp_path: Path) -> None:
@@ -170,7 +181,7 @@ def test_a_model_that_an_object_keeps(tmp_path: Path) -> None:
     [
         ("if large:\n    model = Net()\nelse:\n    model = Net(1)\n" + TRAIN, "no single statement"),
         ("model = Net()\nif cuda:\n    model = nn.DataParallel(model)\n" + TRAIN, "no single statement"),
-        ("model, optimizer = prepare(Net(), 1)\n" + TRAIN, "no single statement"),
+        ("model, optimizer = build(Net(), 1)\n" + TRAIN, "no single statement"),
         ("model = Net()\nfor x in data:\n    y = model(x)  # here\n    model = Net()\n", "no single statement"),
         ("with open(1) as model:\n    " + TRAIN.replace("\n", "\n    "), "no single statement"),
         ("def fit(model, x):\n    model(x)  # here\n\nfit(Net(), 1)\nfit(Net(), 2)\n", "no single statement"),
