@@ -1,8 +1,9 @@
 """A large embedding table gets a dense gradient, although each batch looks up few of its rows.
 
 ## What it sees
-An `nn.Embedding` (or `nn.EmbeddingBag`) without `sparse=True`, of which a step looks up a tenth of the rows
-at most. Backward still fills a gradient as large as the table, and the optimizer goes over all of it.
+An `nn.Embedding` (or `nn.EmbeddingBag`) without `sparse=True`, of which a step looks up a quarter of the rows
+at most. Backward still fills a gradient as large as the table, for each look-up one, and the optimizer goes
+over all of it.
 
 ## By hand
     self.users = nn.Embedding(2_000_000, 64, sparse=True)
@@ -19,6 +20,8 @@ do not take sparse gradients. A table that also serves as the output layer gets 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from perfdoctor.facts.script.embedding_tables import EmbeddingTable, EmbeddingTableFacts
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
@@ -26,20 +29,25 @@ from perfdoctor.model.measured import Phase, RunFacts, StepFacts
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.05  # share of the step
-FEW = 0.1  # of the table's rows
+FEW = 0.25  # of the table's rows
 # A row that is looked up is sorted, summed, gathered, updated and put back. Seconds of a CPU for one, and
 # for each of its elements, by SparseAdam with 500 to 8,000 rows of 16 to 128 elements, on one core and on two
 # (bench/sparse_updates.py).
 ROW_S, ELEMENT_S = 0.3e-6, 6e-9
+OF_SPARSE_ADAM = {"SGD": 0.2, "Adagrad": 0.6}  # a row's share of that, where they take sparse gradients
 SCATTER = (1.6, 1.0, 0.6)  # of what was measured
 ROW_COST = 3.0  # on a device: times what a row costs in a dense update
 # An update goes over the table at least three times (SGD: parameter read and written, gradient read), and
 # backward once, to fill the gradient with zeros: likely a third of it, at best as long as the update, where
 # that memory was not touched before.
 GRADIENT = (0.0, 1 / 3, 1.0)
+# Each further look-up of a step fills a gradient of its own, and adds it to the others: seconds of a CPU for
+# a byte of the table (bench/sparse_updates.py); on a device, of the table's update.
+FURTHER_S = (0.03e-9, 0.08e-9, 0.2e-9)
+FURTHER = (0.3, 0.6, 1.3)
 SURE = (0.6, 1.0, 1.0)  # of the update: small tensors beside the table cost more than their share of elements
 MIB = 2**20
-SPARSE = "nn.Embedding(..., sparse=True)  # and torch.optim.SparseAdam for this table"
+SPARSE = "nn.Embedding(..., sparse=True)  # {}"
 CLIPPED = "\nclip_grad_norm_(others, ...)  # the other parameters: clipping takes no sparse gradients"
 BYTES = 4  # of an element
 
@@ -62,11 +70,12 @@ def dense_embedding_gradients(
     update, backward = step.share(Phase.OPTIMIZER), step.share(Phase.BACKWARD)
     dense = update * min(1.0, sum(table.of_all for table in tables))
     sparse = sum(_sparse_share(run, step, table) for table in tables)
-    if dense - sparse < NOTICEABLE:
+    further = _further_shares(run, step, tables)
+    if dense - sparse + min(backward, further[1]) < NOTICEABLE:
         return None
     low, likely, high = (
-        min(1.0, max(0.0, sure * dense - scatter * sparse) + min(backward, part * dense))
-        for sure, scatter, part in zip(SURE, SCATTER, GRADIENT, strict=True)
+        min(1.0, max(0.0, sure * dense - scatter * sparse) + min(backward, part * dense + filled))
+        for sure, scatter, part, filled in zip(SURE, SCATTER, GRADIENT, further, strict=True)
     )
     first = tables[0]
     name = f"`{first.path}`" if first.path else "an embedding"
@@ -76,11 +85,12 @@ def dense_embedding_gradients(
         because=(
             f"a step looks up at most {first.lookups:,.0f} of the {first.rows:,} rows of {name} ({size})",
             f"{update:.0%} of each step is the update, and {part} is this table",
+            *_said_of_calls(first),
         ),
         change=removes(low, likely, high),
         at=tuple(table.at for table in tables if table.at is not None)[:3],
         same_result=False,
-        code=SPARSE + (CLIPPED if embeddings.clipped else ""),
+        code=SPARSE.format(_optimizer_for(first)) + (CLIPPED if embeddings.clipped else ""),
     )
 
 
@@ -89,4 +99,32 @@ def _sparse_share(run: RunFacts, step: StepFacts, table: EmbeddingTable) -> floa
     if run.on_device:
         return step.share(Phase.OPTIMIZER) * table.of_all * ROW_COST * table.needed
     elements = table.bytes / max(1, table.rows) / BYTES
-    return table.lookups * (ROW_S + ELEMENT_S * elements) / step.mean_s if step.mean_s > 0 else 0.0
+    row_s = OF_SPARSE_ADAM.get(table.optimizer, 1.0) * (ROW_S + ELEMENT_S * elements)
+    return table.lookups * row_s / step.mean_s if step.mean_s > 0 else 0.0
+
+
+def _further_shares(
+    run: RunFacts, step: StepFacts, tables: Sequence[EmbeddingTable]
+) -> tuple[float, float, float]:
+    """Low, likely and high share of the step that gradients of further look-ups take to fill and to add."""
+    if run.on_device:
+        update = step.share(Phase.OPTIMIZER) * sum(table.of_all * (table.calls - 1) for table in tables)
+        low, likely, high = (update * each for each in FURTHER)
+    else:
+        filled = sum(table.bytes * (table.calls - 1) for table in tables) / max(step.mean_s, 1e-9)
+        low, likely, high = (filled * each_s for each_s in FURTHER_S)
+    return low, likely, high
+
+
+def _optimizer_for(table: EmbeddingTable) -> str:
+    if table.optimizer in OF_SPARSE_ADAM:
+        return f"{table.optimizer} takes sparse gradients: it may stay"
+    return "and torch.optim.SparseAdam for this table"
+
+
+def _said_of_calls(table: EmbeddingTable) -> list[str]:
+    if table.calls <= 1:
+        return []
+    return [
+        f"it is looked up {table.calls:.0f} times a step: each makes such a gradient, and they are added up"
+    ]

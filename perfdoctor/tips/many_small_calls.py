@@ -46,6 +46,12 @@ CURES = {
     Library.TEXT: "# the whole text at once: pattern.findall, str.translate, or np.frombuffer on its bytes",
     Library.OTHER: "# one call on the whole array or list, or the result of each item kept from the start",
 }
+# Each of these goes through the list until it meets the value.
+SEARCHES = frozenset(("list.index", "tuple.index", "list.count", "tuple.count"))
+LOOK_UP = (
+    "places = {value: place for place, value in enumerate(values)}  # once; a Counter for counts\n"
+    "places.get(value)  # in place of values.index(value), and of `value in values`"
+)
 
 
 @tip(
@@ -81,7 +87,7 @@ def many_small_calls(step: StepFacts, calls: SmallCallFacts) -> Advice | None:
         at=tuple(one.at for one in places[:SHOWN]),
         bottleneck=next(iter(classes)),
         also=tuple(classes)[1:],
-        code=CURES[places[0].library],
+        code=LOOK_UP if places[0].callee in SEARCHES else CURES[places[0].library],
     )
 
 

@@ -72,8 +72,8 @@ def test_a_table_without_a_line_or_path_is_still_told():
 @pytest.mark.parametrize(
     ("found", "fires"),
     [
-        pytest.param(tables(lookups=1_000, rows=10_000, bytes=2**20), True, id="a-tenth-of-the-rows"),
-        pytest.param(tables(lookups=1_001, rows=10_000, bytes=2**20), False, id="more-than-a-tenth"),
+        pytest.param(tables(lookups=1_000, rows=4_000, bytes=2**20), True, id="a-quarter-of-the-rows"),
+        pytest.param(tables(lookups=1_001, rows=4_000, bytes=2**20), False, id="more-than-a-quarter"),
         pytest.param(tables(lookups=9_900), True, id="sparse-is-a-little-less"),
         pytest.param(tables(lookups=10_100), False, id="sparse-is-as-dear"),
         pytest.param(tables(lookups=0, of_all=0.1001), True, id="a-visible-part-of-the-update"),
@@ -82,6 +82,23 @@ def test_a_table_without_a_line_or_path_is_still_told():
 )
 def test_fires_at_its_thresholds_and_is_silent_beside_them(found, fires):
     assert (tip(STEP, found) is not None) == fires
+
+
+def test_each_further_look_up_fills_a_gradient_and_adds_it():
+    one, three = (tip(STEP, tables(lookups=0.0, bytes=2**20, calls=calls)) for calls in (1.0, 3.0))
+    more_s = 2 * 2**20 * 0.08e-9  # of a step of 10 ms
+    assert three.change.step.likely - one.change.step.likely == pytest.approx(more_s / 10e-3)
+    assert "it is looked up 3 times a step" in three.because[2]
+    assert len(one.because) == 2
+    on_device = tip(STEP, tables(lookups=0.0, of_all=0.1, calls=3.0), device="NVIDIA A100")
+    assert on_device.change.step.likely == pytest.approx(0.05 + 0.05 / 3 + 0.6 * 2 * 0.05)
+
+
+def test_an_optimizer_that_takes_sparse_gradients_may_stay():
+    assert "SparseAdam" in tip(STEP, tables()).code
+    adagrad = tip(STEP, tables(lookups=4_000.0, optimizer="Adagrad"))
+    assert adagrad.code.endswith("# Adagrad takes sparse gradients: it may stay")
+    assert adagrad.change.step.likely > tip(STEP, tables(lookups=4_000.0)).change.step.likely
 
 
 def test_where_the_update_is_cheap_it_is_silent():

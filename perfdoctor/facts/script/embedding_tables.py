@@ -28,6 +28,7 @@ class EmbeddingTable:
     of_elements: float  # share of that optimizer's elements
     of_all: float  # share of the elements of all optimizers
     at: Location | None  # the line that constructs it
+    calls: float = 1.0  # look-ups a step: each makes a gradient of the table's size, which are then added up
 
     @property
     def needed(self) -> float:
@@ -61,6 +62,7 @@ def embedding_table_facts(rank: RankRecords, step: StepFacts, sources: Sources) 
             of_elements=min(1.0, event.of_elements),
             of_all=min(1.0, event.of_all),
             at=sources.shown(location(event.at)),
+            calls=max(1, event.calls) * max(1.0, step.backwards_per_step),
         )
         for event in most.values()
     ]

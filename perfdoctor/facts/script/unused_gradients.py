@@ -23,7 +23,7 @@ class UnusedGradientFacts:
     elements: int
     of_elements: float  # share of all elements that get a gradient
     needless: float  # share of backward's nodes from which gradients go to such parameters only
-    at: Location | None  # the line that constructs the optimizer
+    at: Location | None  # the line that constructs the optimizer, of several the last one
     called_at: Location | None = None  # that calls a model of its own which has just these parameters
     at_rest: int = 0  # of the elements, those that an optimizer has at a learning rate of zero
 
@@ -43,7 +43,7 @@ def unused_gradient_facts(rank: RankRecords, sources: Sources) -> UnusedGradient
         elements=last.elements,
         of_elements=min(1.0, last.elements / max(1.0, last.of_elements)),
         needless=min(1.0, last.needless / max(1.0, last.nodes)),
-        at=sources.shown(constructed_at[0]) if constructed_at else None,
+        at=sources.shown(constructed_at[-1]) if constructed_at else None,
         at_rest=last.at_rest,
         called_at=sources.shown(_called_at(rank, last.elements)),
     )

@@ -48,7 +48,7 @@ class EmbeddingTables:
         self.due.pop(0)
         if type(loss) is not self.steps.torch.Tensor or loss.grad_fn is None:
             return
-        for table, lookups in looked_up(nodes_of(loss.grad_fn) or [])[:TOLD_MAX]:
+        for table, lookups, calls in looked_up(nodes_of(loss.grad_fn) or [])[:TOLD_MAX]:
             optimizer, own, every = self._optimizer_of(table)
             if optimizer is None:
                 continue
@@ -59,6 +59,7 @@ class EmbeddingTables:
                     rows=len(table),
                     bytes=table.numel() * table.element_size(),
                     lookups=lookups,
+                    calls=calls,
                     optimizer=type(optimizer).__name__,
                     of_elements=table.numel() / own,
                     of_all=table.numel() / every,
@@ -95,9 +96,9 @@ def embedding_tables(watch: Watch) -> None:
     watch.before_some_backwards("embeddings", tables.sample)
 
 
-def looked_up(nodes: List[Any]) -> List[Tuple[Any, int]]:
-    """Large tables that get a dense gradient from look-ups alone, with the number of those."""
-    lookups: Dict[Any, int] = {}  # by the node of the table
+def looked_up(nodes: List[Any]) -> List[Tuple[Any, int, int]]:
+    """Large tables that get a dense gradient from look-ups alone: the rows of these, and their number."""
+    lookups: Dict[Any, List[int]] = {}  # by the node of the table
     elsewhere = set()  # used as a matrix, too: its gradient is dense anyway
     for node in nodes:
         leaves = [parent for parent, _ in node.next_functions if variable_of(parent) is not None]
@@ -106,10 +107,10 @@ def looked_up(nodes: List[Any]) -> List[Tuple[Any, int]]:
             elsewhere.update(leaves)
         elif _is_large(leaves[0].variable):
             if is_saved_plainly(node._raw_saved_indices):
-                lookups[leaves[0]] = lookups.get(leaves[0], 0) + _rows_of(node._saved_indices)
+                lookups.setdefault(leaves[0], []).append(_rows_of(node._saved_indices))
             else:
                 elsewhere.add(leaves[0])  # how many it looks up is not known
-    return [(node.variable, count) for node, count in lookups.items() if node not in elsewhere]
+    return [(node.variable, sum(rows), len(rows)) for node, rows in lookups.items() if node not in elsewhere]
 
 
 def _is_large(table: Any) -> bool:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 # Backwards: by the fourth of them, every optimizer is there, the rarest of a GAN included; by the last, what
 # is thawed layer by layer.
 SAMPLED = (4, 8, 16, 32, 256)
+# After one that is the first to meet parameters which no optimizer has, as where a script trains its model
+# only after another one: the next is due so many backwards later.
+SECOND_LOOK = 8
 PIECE = 64  # elements of a parameter that tell whether it moves
 ALIKE = 0.02  # a part of a model need not be reached by backward
 
@@ -33,16 +36,18 @@ class UnusedGradients:
         self.steps = steps
         self.optimizers = optimizers
         self.due: List[int] = list(SAMPLED)
+        self.is_second = False  # the sample that is due next was asked for by the last one
         self.before: Dict[int, Tuple[Any, int, Any]] = {}  # suspects of the last graph, by identity
-        self.unused: Dict[
-            int, int
-        ] = {}  # elements of those that count, until a module of just them is called
+        # Elements of those that count, by identity, until a module of just them is called.
+        self.unused: Dict[int, int] = {}
 
     def sample(self, recorder: Recorder, loss: Any) -> None:
         """Walk the graph of a loss, if it is time."""
-        if not self.due or self.steps.schedule.backwards < self.due[0]:
+        backwards = self.steps.schedule.backwards
+        if not self.due or backwards < self.due[0]:
             return
         self.due.pop(0)
+        was_second, self.is_second = self.is_second, False
         nn, tensor = self.steps.torch.nn, self.steps.torch.Tensor
         if type(loss) is not tensor or loss.grad_fn is None or not len(self.optimizers):
             return
@@ -61,6 +66,9 @@ class UnusedGradients:
         }
         still = {index for index, leaf in suspects.items() if self._unchanged(leaf)}
         self.before = {id(leaf): _state(leaf, id(leaf) in at_rest) for leaf in suspects.values()}
+        if suspects and not still and not was_second and self._next_in(backwards) > SECOND_LOOK:
+            self.is_second = True
+            self.due.insert(0, backwards + SECOND_LOOK)
         self.unused = {id(suspects[index]): suspects[index].numel() for index in still}
         self.steps.session.write(
             UnusedGradientsEvent(
@@ -72,6 +80,10 @@ class UnusedGradients:
                 at_rest=sum(suspects[index].numel() for index in still if id(suspects[index]) in at_rest),
             )
         )
+
+    def _next_in(self, backwards: int) -> float:
+        """Backwards until the next sample is due."""
+        return self.due[0] - backwards if self.due else float("inf")
 
     def called(self, module: Any) -> None:
         """Note where a model is called, or a part of one, whose parameters are those that count."""

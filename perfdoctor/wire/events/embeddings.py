@@ -12,6 +12,7 @@ class EmbeddingTableEvent(Event, name="embedding_table"):
     rows: int
     bytes: int
     lookups: int  # of this backward: no more rows than that have a gradient
+    calls: int  # look-ups of this backward: each makes a gradient as large as the table
     optimizer: str | None  # the class of the one that updates it
     of_elements: float  # share of that optimizer's elements
     of_all: float  # share of the elements of all optimizers

@@ -31,8 +31,13 @@ def test_of_one_table_the_most_look_ups_count():
 
 
 def test_each_backward_of_a_step_looks_up_rows():
-    (found,) = facts(table(), backwards=4.0).tables
-    assert found.lookups == 400
+    (found,) = facts(table(calls=3), backwards=4.0).tables
+    assert (found.lookups, found.calls) == (400, 12)
+
+
+def test_a_record_of_before_calls_were_counted_has_one():
+    (found,) = facts(table()).tables
+    assert found.calls == 1
 
 
 def test_more_look_ups_than_rows_need_them_all():

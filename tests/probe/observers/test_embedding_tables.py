@@ -19,8 +19,8 @@ def _watched_hooks(monkeypatch):
 
 
 def found(build):
-    """(rows, look-ups) of the tables that a loss is found to look into."""
-    return [(len(table), lookups) for table, lookups in looked_up(nodes_of(build().sum().grad_fn))]
+    """(rows, rows looked up, look-ups) of the tables that a loss is found to look into."""
+    return [(len(table), rows, calls) for table, rows, calls in looked_up(nodes_of(build().sum().grad_fn))]
 
 
 def table(rows=ROWS, **how):
@@ -30,20 +30,20 @@ def table(rows=ROWS, **how):
 def test_look_ups_of_a_large_table_are_added_up():
     one = table()
     assert found(lambda: one(torch.arange(5)).sum(0) + one(torch.arange(6).view(3, 2)).sum((0, 1))) == [
-        (ROWS, 5 + 6)
+        (ROWS, 5 + 6, 2)
     ]
 
 
 def test_bags_are_tables_too():
     bag = torch.nn.EmbeddingBag(ROWS, 16)
-    assert found(lambda: bag(torch.arange(12).view(4, 3))) == [(ROWS, 12)]
+    assert found(lambda: bag(torch.arange(12).view(4, 3))) == [(ROWS, 12, 1)]
 
 
 def test_a_row_that_is_looked_up_again_counts_once_where_there_are_few_enough_to_sort(monkeypatch):
     one, users = table(), torch.arange(5)[:, None].expand(-1, 4)
-    assert found(lambda: one(users)) == [(ROWS, 5)]
+    assert found(lambda: one(users)) == [(ROWS, 5, 1)]
     monkeypatch.setattr(embedding_tables, "COUNTED_MAX", 19)
-    assert found(lambda: one(users)) == [(ROWS, 20)]
+    assert found(lambda: one(users)) == [(ROWS, 20, 1)]
 
 
 def test_small_sparse_frozen_and_tied_tables_are_left_alone():
@@ -98,7 +98,7 @@ def test_each_sampled_backward_tells_the_table_its_line_and_its_optimizer(tmp_pa
     assert len(events) == 3
     told = events[-1]
     assert (told["path"], told["rows"], told["bytes"], told["lookups"]) == ("users", 20_000, 20_000 * 64, 32)
-    assert told["optimizer"] == "Adam"
+    assert (told["optimizer"], told["calls"]) == ("Adam", 1)
     assert told["of_all"] == told["of_elements"] == pytest.approx(320_000 / 320_017)
     assert told["at"]["line"] == 7
 

@@ -37,6 +37,27 @@ def test_parameters_that_no_optimizer_has_are_found_once_they_stayed_as_they_wer
     assert 0 < found[-1]["needless"] < found[-1]["nodes"]
 
 
+def test_what_is_met_late_is_looked_at_again_soon(tmp_path):
+    script = """
+        import torch
+        from torch import nn
+        torch.manual_seed(0)
+        body, head = nn.Linear(4, 8), nn.Linear(8, 1)
+        first = torch.optim.SGD(body.parameters(), lr=0.1)
+        for step in range(30):
+            body(torch.randn(6, 4)).mean().backward()
+            first.step(); first.zero_grad()
+        del first
+        opt = torch.optim.SGD(head.parameters(), lr=0.1)
+        twin = nn.Linear(4, 8)
+        for step in range(30):
+            head(twin(torch.randn(6, 4))).mean().backward()
+            opt.step(); opt.zero_grad()
+    """
+    found = watched(tmp_path, script).ranks[0].of("orphans")
+    assert [look["tensors"] for look in found] == [0, 0, 0, 0, 2]  # backwards 4, 8, 16, 32 and 40
+
+
 def test_a_learning_rate_of_zero_trains_nothing(tmp_path):
     groups = '[{"params": body.parameters(), "lr": 0.0}, {"params": head.parameters()}]'
     found = looks(tmp_path, trained=groups)
