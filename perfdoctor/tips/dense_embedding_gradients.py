@@ -42,9 +42,13 @@ ROW_COST = 3.0  # on a device: times what a row costs in a dense update
 # that memory was not touched before.
 GRADIENT = (0.0, 1 / 3, 1.0)
 # Each further look-up of a step fills a gradient of its own, and adds it to the others: seconds of a CPU for
-# a byte of the table (bench/sparse_updates.py); on a device, of the table's update.
-FURTHER_S = (0.03e-9, 0.08e-9, 0.2e-9)
+# a byte of the table (bench/sparse_updates.py). From 32 MiB on, glibc's malloc asks the kernel for new pages
+# each time. On a device: of the table's update. At most that much of backward goes with them.
+FURTHER_S = (0.05e-9, 0.12e-9, 0.3e-9)
+FURTHER_LARGE_S = (0.2e-9, 0.35e-9, 0.6e-9)
+MAPPED_BYTES = 32 * 2**20
 FURTHER = (0.3, 0.6, 1.3)
+OF_BACKWARD = (0.3, 0.5, 0.8)
 SURE = (0.6, 1.0, 1.0)  # of the update: small tensors beside the table cost more than their share of elements
 MIB = 2**20
 SPARSE = "nn.Embedding(..., sparse=True)  # {}"
@@ -71,7 +75,7 @@ def dense_embedding_gradients(
     dense = update * min(1.0, sum(table.of_all for table in tables))
     sparse = sum(_sparse_share(run, step, table) for table in tables)
     further = _further_shares(run, step, tables)
-    if dense - sparse + min(backward, further[1]) < NOTICEABLE:
+    if dense - sparse + further[1] < NOTICEABLE:
         return None
     low, likely, high = (
         min(1.0, max(0.0, sure * dense - scatter * sparse) + min(backward, part * dense + filled))
@@ -107,12 +111,20 @@ def _further_shares(
     run: RunFacts, step: StepFacts, tables: Sequence[EmbeddingTable]
 ) -> tuple[float, float, float]:
     """Low, likely and high share of the step that gradients of further look-ups take to fill and to add."""
-    if run.on_device:
-        update = step.share(Phase.OPTIMIZER) * sum(table.of_all * (table.calls - 1) for table in tables)
-        low, likely, high = (update * each for each in FURTHER)
-    else:
-        filled = sum(table.bytes * (table.calls - 1) for table in tables) / max(step.mean_s, 1e-9)
-        low, likely, high = (filled * each_s for each_s in FURTHER_S)
+    found = []
+    for of_update, most, small_s, large_s in zip(
+        FURTHER, OF_BACKWARD, FURTHER_S, FURTHER_LARGE_S, strict=True
+    ):
+        if run.on_device:
+            share = (
+                of_update * step.share(Phase.OPTIMIZER) * sum(one.of_all * (one.calls - 1) for one in tables)
+            )
+        else:
+            each_s = ((large_s if one.bytes >= MAPPED_BYTES else small_s) * one.bytes for one in tables)
+            filled_s = sum(one_s * (one.calls - 1) for one_s, one in zip(each_s, tables, strict=True))
+            share = filled_s / step.mean_s if step.mean_s > 0 else 0.0
+        found.append(min(share, most * step.share(Phase.BACKWARD)))
+    low, likely, high = found
     return low, likely, high
 
 

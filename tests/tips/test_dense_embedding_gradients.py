@@ -86,10 +86,12 @@ def test_fires_at_its_thresholds_and_is_silent_beside_them(found, fires):
 
 def test_each_further_look_up_fills_a_gradient_and_adds_it():
     one, three = (tip(STEP, tables(lookups=0.0, bytes=2**20, calls=calls)) for calls in (1.0, 3.0))
-    more_s = 2 * 2**20 * 0.08e-9  # of a step of 10 ms
+    more_s = 2 * 2**20 * 0.12e-9  # of a step of 10 ms
     assert three.change.step.likely - one.change.step.likely == pytest.approx(more_s / 10e-3)
     assert "it is looked up 3 times a step" in three.because[2]
     assert len(one.because) == 2
+    large = tip(STEP, tables(lookups=0.0, bytes=2**26, of_all=0.3, calls=3.0)).change.step  # 47 ms and more
+    assert large.likely == pytest.approx(0.15 + 0.05 + 0.5 * 0.4)  # half of backward at most
     on_device = tip(STEP, tables(lookups=0.0, of_all=0.1, calls=3.0), device="NVIDIA A100")
     assert on_device.change.step.likely == pytest.approx(0.05 + 0.05 / 3 + 0.6 * 2 * 0.05)
 
