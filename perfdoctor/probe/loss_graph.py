@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, List, Sequence, Set, Tuple
+from typing import Any, Dict, List, Sequence, Set, Tuple
 
 NODES_MAX = 5_000  # of a graph; of a larger one nothing is told
+LOOKUPS = ("EmbeddingBackward0", "EmbeddingBagBackward0")  # nodes that take rows out of a table
 
 
 def nodes_of(root: Any) -> Any:
@@ -44,6 +45,24 @@ def needless(parents: Sequence[Sequence[int]], leaves: Set[int], used: Set[int])
             needed.add(index)
         else:
             found.append(index)
+    return found
+
+
+def users_of(parents: Sequence[Sequence[int]], leaves: Set[int]) -> Dict[int, Set[int]]:
+    """By leaf, the nodes that compute with it: those behind what only views it, as a transpose does."""
+    children: Dict[int, List[int]] = {}
+    for index, above in enumerate(parents):
+        for parent in above:
+            children.setdefault(parent, []).append(index)
+    found: Dict[int, Set[int]] = {}
+    for leaf in leaves:
+        waiting, users = list(children.get(leaf, ())), set()
+        while waiting:
+            node = waiting.pop()
+            if len(parents[node]) == 1 and node in children and node not in users:
+                waiting += children[node]
+            users.add(node)
+        found[leaf] = {node for node in users if len(parents[node]) > 1} or users
     return found
 
 

@@ -42,13 +42,31 @@ def test_a_model_of_its_own_is_called_without_gradients():
 def test_beside_trained_layers_only_the_gradients_of_their_own_weights_go():
     spread = gain(tip(STEP, orphans(0.0, of_elements=0.9)))
     assert spread.low == 1.0
-    assert spread.likely == pytest.approx(1 / (1 - 0.6 * 0.9 * 0.5 * 0.45))
+    assert spread.likely == pytest.approx(1 / (1 - 0.6 * 0.9 * 0.5 * 0.5))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "weights", "went"),
+    [(0.47, 0.84, 0.75), (0.53, 0.81, 0.79), (0.54, 0.75, 0.69)],
+    ids=["sample", "graded-texts", "peptides"],
+)
+def test_of_a_model_of_its_own_the_weights_tell_what_goes(nodes, weights, went):
+    spread = gain(tip(STEP, replace(orphans(nodes, of_elements=weights), apart=weights)))
+    assert spread.likely == pytest.approx(1 / (1 - 0.6 * went), rel=0.1)
+    assert spread.low < 1 / (1 - 0.6 * went) < spread.high
+
+
+def test_a_frozen_table_weighs_nothing():
+    by_nodes = gain(tip(STEP, orphans(0.3, of_elements=0.3)))
+    table = gain(tip(STEP, replace(orphans(0.3, of_elements=0.3), apart=0.0)))
+    assert table.likely == by_nodes.likely
+    assert table.low == 1.0
 
 
 @pytest.mark.parametrize(
     ("of_step", "found"),
     [
-        pytest.param(STEP, orphans(0.09, of_elements=0.09), id="few-operations"),
+        pytest.param(STEP, orphans(0.08, of_elements=0.08), id="few-operations"),
         pytest.param(step(forward=99, backward=1), orphans(1.0), id="hardly-any-backward"),
     ],
 )

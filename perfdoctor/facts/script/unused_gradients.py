@@ -26,6 +26,8 @@ class UnusedGradientFacts:
     at: Location | None  # the line that constructs the optimizer, of several the last one
     called_at: Location | None = None  # that calls a model of its own which has just these parameters
     at_rest: int = 0  # of the elements, those that an optimizer has at a learning rate of zero
+    # Share of the elements, tables of look-ups left out, that only such nodes compute with. None: not known.
+    apart: float | None = None
 
 
 @fact
@@ -45,6 +47,7 @@ def unused_gradient_facts(rank: RankRecords, sources: Sources) -> UnusedGradient
         needless=min(1.0, last.needless / max(1.0, last.nodes)),
         at=sources.shown(constructed_at[-1]) if constructed_at else None,
         at_rest=last.at_rest,
+        apart=min(1.0, last.apart / last.weights) if last.weights else None,
         called_at=sources.shown(_called_at(rank, last.elements)),
     )
 

@@ -14,14 +14,13 @@ from typing import Any, Dict, List, Optional, Tuple
 from ...wire.events.embeddings import EmbeddingTableEvent
 from ..constructor_lines import ConstructorLines
 from ..looks.op_recording import recording_question
-from ..loss_graph import nodes_of, operation_of, variable_of
+from ..loss_graph import LOOKUPS, nodes_of, operation_of, variable_of
 from ..observer import Watch, observer
 from ..recorder import Recorder
 from ..saved_tensors import is_saved_plainly, watch_hooks
 from ..steps.steps import StepTracker
 
 SAMPLED = (8, 16, 32)  # backwards: by then every optimizer is there
-LOOKUPS = ("EmbeddingBackward0", "EmbeddingBagBackward0")
 LARGE = 1 << 20  # bytes of a table: filling a smaller gradient takes microseconds
 TOLD_MAX = 10  # tables of one backward
 COUNTED_MAX = 1 << 16  # indices that are sorted to count the different ones: a few milliseconds

@@ -10,7 +10,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
 from ...wire.events.training import UnusedGradientsEvent, UnusedModuleEvent
-from ..loss_graph import needless, nodes_of, parents_of, variable_of
+from ..loss_graph import LOOKUPS, needless, nodes_of, operation_of, parents_of, users_of, variable_of
 from ..module_parts import parameters_of
 from ..observer import Watch, observer
 from ..recorder import Recorder
@@ -70,13 +70,23 @@ class UnusedGradients:
             self.is_second = True
             self.due.insert(0, backwards + SECOND_LOOK)
         self.unused = {id(suspects[index]): suspects[index].numel() for index in still}
+        parents = parents_of(order)
+        gone = set(needless(parents, set(leaves), set(leaves) - still))
+        users = users_of(parents, set(leaves))
+        weights = {
+            index: leaf.numel()
+            for index, leaf in leaves.items()
+            if not any(operation_of(order[user]) in LOOKUPS for user in users[index])
+        }
         self.steps.session.write(
             UnusedGradientsEvent(
                 tensors=len(still),
                 elements=sum(suspects[index].numel() for index in still),
                 of_elements=sum(leaf.numel() for leaf in leaves.values()),
                 nodes=len(order) - len(leaves),
-                needless=len(needless(parents_of(order), set(leaves), set(leaves) - still)),
+                needless=len(gone),
+                weights=sum(weights.values()),
+                apart=sum(size for index, size in weights.items() if index in still and users[index] <= gone),
                 at_rest=sum(suspects[index].numel() for index in still if id(suspects[index]) in at_rest),
             )
         )

@@ -58,6 +58,8 @@ class UnusedGradientsEvent(Event, name="orphans"):
     nodes: int  # of the graph
     needless: int  # nodes that no other gradient needs
     at_rest: int = 0  # elements that an optimizer has, at a learning rate of zero
+    weights: int = 0  # elements of all parameters in the graph, without tables that rows are looked up in
+    apart: int = 0  # of these, those that only needless nodes compute with
 
 
 class UnusedModuleEvent(Event, name="orphans_called"):

@@ -25,6 +25,12 @@ def test_the_last_look_counts_and_the_optimizer_is_named():
     assert found.at.text == "optimizer = SGD(head.parameters())"
 
 
+def test_the_weights_that_only_needless_nodes_compute_with_are_a_share_of_all_but_tables():
+    last = look(tensors=4, elements=900, of_elements=1000, nodes=20, needless=15, weights=500, apart=400)
+    assert facts(last).apart == 0.8
+    assert facts(look(tensors=4, elements=900, of_elements=1000, nodes=20, needless=15)).apart is None
+
+
 def root(parameters, line):
     return {"event": "root", "parameters": parameters, "at": {"file": "/home/me/train.py", "line": line}}
 
