@@ -13,6 +13,8 @@ from perfdoctor.trials.edits.script_text import ScriptText
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
 Target = ast.Name | ast.Attribute
 
+ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+MAKERS = frozenset(("__init__", "__post_init__"))  # run once for each object
 WRAPPER = "DistributedDataParallel"
 PREPARE = "prepare"  # of accelerate: returns what it is given, ready for its devices
 FARTHEST = 8  # statements and functions through which an object is followed
@@ -33,6 +35,7 @@ class Made:
     statement: ast.stmt | None  # None: it is made where it is handed to a function
     kind: str | None = None
     is_torchs: bool = False  # the class
+    maker: str | None = None  # the function that makes it, where no class is called
 
 
 def is_object(script: ScriptText, node: ast.expr) -> bool:
@@ -58,16 +61,20 @@ def made_by(script: ScriptText, node: ast.expr, use: ast.AST, left: int = FARTHE
 
 def _of_name(script: ScriptText, node: ast.Name, use: ast.AST, left: int) -> Made | None:
     around = script.around(use)
+    if any(isinstance(each, ast.Lambda) and node.id in _parameters(each) for each in around):
+        return None
     scopes = [each for each in reversed(around) if isinstance(each, Scope)]
     for scope in scopes:
         set_by = _set_in(script, scope, node)
         if scope is scopes[0]:
+            if any(each in around and not isinstance(each, ASSIGNMENTS) for each in set_by):
+                return None  # a loop over it, a `with` as it
             ready = [each for each in set_by if each.lineno < use_line(use) and each not in around]
             if ready and not _is_passed(script, ready[-1], set_by, [*around, use]):
                 return None
         else:
             ready = set_by
-            if ready and not _is_outermost(script, ready[-1], scope):
+            if not all(_is_outermost(script, each, scope) for each in ready):
                 return None
         if ready:
             return _value(script, ready[-1], node, left)
@@ -179,9 +186,14 @@ def _value(script: ScriptText, statement: ast.stmt, wanted: Target, left: int) -
     name, value = ast.unparse(pairs[0][0]), _itself(pairs[0][1])
     if isinstance(value, ast.Call) and script.name(value.func) == WRAPPER and value.args:
         name, value = f"{name}.module", _itself(value.args[0])
-    if isinstance(value, Target):
-        return made_by(script, value, statement, left) or Made(name, statement)
-    return _instance(script, value, name, statement)
+    if not isinstance(value, Target):
+        return _instance(script, value, name, statement)
+    made = made_by(script, value, statement, left)
+    if made is None and MAKERS & {
+        each.name for each in script.around(statement) if isinstance(each, Function)
+    }:
+        return Made(name, statement)  # what it is given
+    return made
 
 
 def _itself(value: ast.expr) -> ast.expr:
@@ -199,18 +211,16 @@ def _instance(script: ScriptText, value: ast.expr, name: str, statement: ast.stm
     """What a call makes."""
     if not isinstance(value, ast.Call):
         return None
-    kind = script.name(value.func)
-    return (
-        Made(name, statement, kind, script.is_torchs(value.func))
-        if kind[:1].isupper()
-        else Made(name, statement)
-    )
+    name_of = script.name(value.func)
+    if name_of[:1].isupper():
+        return Made(name, statement, name_of, script.is_torchs(value.func))
+    return Made(name, statement, maker=name_of)
 
 
 # ---------------------------------------------------------------- what is handed in
 
 
-def _parameters(function: Function) -> list[str]:
+def _parameters(function: Function | ast.Lambda) -> list[str]:
     given = function.args
     return [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
 
@@ -219,6 +229,8 @@ def _from_caller(script: ScriptText, function: Function, name: str, left: int) -
     """What the one call of a function hands in; None where it is called more than once, or by others."""
     owner = script.around(function)[-1]
     called = function.name
+    if not all(ast.unparse(each).startswith("torch.") for each in function.decorator_list):
+        return None  # a static method, or one that is called with other arguments
     if isinstance(owner, ast.ClassDef) and called == "__init__":
         called = owner.name
     uses = [
@@ -234,6 +246,9 @@ def _from_caller(script: ScriptText, function: Function, name: str, left: int) -
     call, place = calls[0], _parameters(function).index(name) - isinstance(owner, ast.ClassDef)
     given = {keyword.arg: keyword.value for keyword in call.keywords}
     if None in given or any(isinstance(each, ast.Starred) for each in call.args):
+        return None
+    of_class = isinstance(call.func, ast.Attribute) and script.defines(script.name(call.func.value))
+    if of_class or isinstance(owner, Function):
         return None
     handed = given.get(name) or (call.args[place] if 0 <= place < len(call.args) else None)
     if handed is None:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from perfdoctor.facts.user_source.parse import Function, names_in
-from perfdoctor.trials.edits.made import is_object, made_by
+from perfdoctor.trials.edits.made import Made, is_object, made_by
 from perfdoctor.trials.edits.script_text import ByHand, ScriptText, TextEdit
 from perfdoctor.trials.edits.statements import indented, simple_statement
 
@@ -141,10 +141,23 @@ def behind_making(script: ScriptText, line: int, kind: str, text: str) -> list[T
     made = made_by(script, call.func, call)
     if made is None or made.statement is None:
         raise ByHand(f"no single statement of {script.path.name} makes what line {line} calls: {method}")
-    if not own and not (made.kind == kind and not made.is_torchs):
+    if not (_is_shown(script, made, kind, call) if own else made.kind == kind and not made.is_torchs):
         raise ByHand(f"{script.path.name} does not show where the class {kind} comes from: {method}")
     statement = made.statement
     if not script.is_alone(statement):
         raise ByHand(f"line {statement.lineno} says more than that: {method}")
     end = script.line_end(statement.end_lineno or statement.lineno)
     return [TextEdit(end, end, f"{script.newline}{script.indent(statement.lineno)}{made.name}.{text}")]
+
+
+def _is_shown(script: ScriptText, made: Made, kind: str, call: ast.Call) -> bool:
+    """Whether the statement makes one of a class of the file's: itself, or by a function that makes some."""
+    if made.maker is not None:
+        makers = (
+            each for each in ast.walk(script.tree) if isinstance(each, Function) and each.name == made.maker
+        )
+        calls = (part for maker in makers for part in ast.walk(maker) if isinstance(part, ast.Call))
+        return any(script.name(part.func) == kind for part in calls)
+    return made.kind == kind or (
+        isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "self"
+    )
