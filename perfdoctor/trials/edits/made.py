@@ -1,22 +1,30 @@
-"""Where an object of a script comes from: the statement that makes what a name stands for."""
+"""Where an object of a script comes from: the statement that makes what a name stands for.
+
+Nothing is guessed: where a name may stand for another object on some way to its use, there is no answer.
+"""
 
 from __future__ import annotations
 
 import ast
-import builtins
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from perfdoctor.facts.user_source.parse import LOOPS, Function
 from perfdoctor.model.dataclass import dataclass
+from perfdoctor.trials.edits.bindings import (
+    ASSIGNMENTS,
+    Scope,
+    Target,
+    bound_in,
+    is_hidden,
+    is_that,
+    pairs,
+    parameters,
+    preparer,
+)
 from perfdoctor.trials.edits.script_text import ScriptText
 
-Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
-Target = ast.Name | ast.Attribute
-
-ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
-MAKERS = frozenset(("__init__", "__post_init__"))  # run once for each object
-WRAPPER = "DistributedDataParallel"
-PREPARE = "prepare"  # of accelerate: returns what it is given, ready for its devices
+WRAPPER, WRAPPED = "DistributedDataParallel", ".module"
+PREPARES = "Accelerator"
 FARTHEST = 8  # statements and functions through which an object is followed
 # Methods of a module that return the module itself: `Net().to(device)`.
 RETURN_ITSELF = frozenset(
@@ -28,172 +36,129 @@ RETURN_ITSELF = frozenset(
 class Made:
     """The statement that makes an object; it is passed on every way to the object's use.
 
-    `kind` is the name of the class, None where the statement does not show it: what a function returns.
+    `kind` is the name of what is called there, or of the class of which a function of the file makes one.
+    None: it does not show.
     """
 
-    name: str  # of the object, as the statement sets it: "model", "self.net"
+    name: str  # of the object, as the statement sets it: "model", "self.net", "model.module"
     statement: ast.stmt | None  # None: it is made where it is handed to a function
     kind: str | None = None
-    is_torchs: bool = False  # the class
-    maker: str | None = None  # the function that makes it, where no class is called
-
-
-def is_object(script: ScriptText, node: ast.expr) -> bool:
-    """Whether what is called may be an object that the script keeps: no function, class or method."""
-    if isinstance(node, ast.Name):
-        return not (script.is_imported(node.id) or script.defines(node.id) or hasattr(builtins, node.id))
-    if not (isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)):
-        return False
-    return bool(_set_in(script, script.tree, node))
+    is_sure: bool = False  # the kind is a class of the file's or of torch's, and no function with a capital
 
 
 def made_by(script: ScriptText, node: ast.expr, use: ast.AST, left: int = FARTHEST) -> Made | None:
-    """What makes the object that a name, or an attribute of an object, stands for where it is used.
-
-    None where more than one statement may, as in the branches of an `if`.
-    """
+    """What makes the object that a name, or an attribute of an object, stands for where it is used."""
     if left and isinstance(node, ast.Name):
         return _of_name(script, node, use, left - 1)
     if left and isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        return _of_attribute(script, node, use, left - 1)
+        return _of_attribute(script, node, node.value, use, left - 1)
     return None
 
 
 def _of_name(script: ScriptText, node: ast.Name, use: ast.AST, left: int) -> Made | None:
-    around = script.around(use)
-    if any(isinstance(each, ast.Lambda) and node.id in _parameters(each) for each in around):
+    if is_hidden(script, node.id, use):
         return None
+    around = script.around(use)
     scopes = [each for each in reversed(around) if isinstance(each, Scope)]
     for scope in scopes:
-        set_by = _set_in(script, scope, node)
+        bound = bound_in(script, scope, node)
         if scope is scopes[0]:
-            if any(each in around and not isinstance(each, ASSIGNMENTS) for each in set_by):
+            if any(each in around and not isinstance(each, ASSIGNMENTS) for each in bound):
                 return None  # a loop over it, a `with` as it
-            ready = [each for each in set_by if each.lineno < use_line(use) and each not in around]
-            if ready and not _is_passed(script, ready[-1], set_by, [*around, use]):
+            ready = [each for each in bound if each.lineno < _line(use) and each not in around][-1:]
+            if not _is_passed(script, ready, bound, [*around, use]):
                 return None
         else:
-            ready = set_by
+            ready = bound
             if not all(_is_outermost(script, each, scope) for each in ready):
                 return None
         if ready:
-            return _value(script, ready[-1], node, left)
-        if isinstance(scope, Function) and node.id in _parameters(scope):
-            return _from_caller(script, scope, node.id, left)
-        if set_by:
+            return _agreed([_value(script, each, node, left) for each in ready])
+        if isinstance(scope, Function) and node.id in parameters(scope):
+            return _from_callers(script, scope, node.id, left)
+        if bound:
             return None
     return None
 
 
-def use_line(use: ast.AST) -> int:
-    """The line at which a node begins."""
-    return int(getattr(use, "lineno", 0))
+def _line(node: ast.AST) -> int:
+    return int(getattr(node, "lineno", 0))
 
 
 def _is_passed(
-    script: ScriptText, last: ast.stmt, set_by: Sequence[ast.stmt], path: Sequence[ast.AST]
+    script: ScriptText, ready: Sequence[ast.stmt], bound: Sequence[ast.stmt], path: Sequence[ast.AST]
 ) -> bool:
-    """Whether a statement stands in a block around the use, and no other comes between in a later turn."""
-    if not any(each in script.block(last) for each in path):
+    """Whether the last statement is in a block around the use, and none binds the name in a later turn."""
+    if ready and not any(each in script.block(ready[0]) for each in path):
         return False
-    turns = [each for each in path if isinstance(each, LOOPS) and each not in script.around(last)]
-    return not any(loop in script.around(each) for loop in turns for each in set_by)
+    turns = [
+        each
+        for each in path
+        if isinstance(each, LOOPS) and not any(each in script.around(last) for last in ready)
+    ]
+    return not any(loop in script.around(each) for loop in turns for each in bound)
 
 
-def _is_outermost(script: ScriptText, last: ast.stmt, scope: ast.AST) -> bool:
+def _is_outermost(script: ScriptText, statement: ast.stmt, scope: ast.AST) -> bool:
     """Whether a statement stands in a scope itself, or below `if __name__ == "__main__"`."""
-    outer = script.around(last)[-1]
-    if isinstance(outer, ast.If) and "__name__" in ast.unparse(outer.test):
+    outer = script.around(statement)[-1]
+    if isinstance(outer, ast.If) and "__name__" in ast.unparse(outer.test) and not outer.orelse:
         outer = script.around(outer)[-1]
     return outer is scope
 
 
-def _of_attribute(script: ScriptText, node: ast.Attribute, use: ast.AST, left: int) -> Made | None:
-    set_by = _set_in(script, script.tree, node)
-    set_by = (
-        [each for each in set_by if each is not use and each.lineno < use_line(use)]
-        if use in set_by
-        else set_by
-    )
-    blocks = {id(script.block(each)) for each in set_by}
-    names = {ast.unparse(target) for each in set_by for target, _ in _pairs(each) if _is(target, node)}
-    return _value(script, set_by[-1], node, left) if len(blocks) == len(names) == 1 else None
+def _agreed(found: Sequence[Made | None]) -> Made | None:
+    """What all of them are: the same object, made by the same statement."""
+    last = found[-1] if found else None
+    if last is None or any(each is None or each.statement is not last.statement for each in found):
+        return None
+    return last if last.statement is not None or len(found) == 1 else None
 
 
-# ---------------------------------------------------------------- what sets a name
+def _of_attribute(
+    script: ScriptText, node: ast.Attribute, of: ast.Name, use: ast.AST, left: int
+) -> Made | None:
+    """Of an attribute that one class of the file sets, of which the file makes one object."""
+    bound = bound_in(script, script.tree, node)
+    owners = {_class_around(script, each) for each in bound}
+    owner = owners.pop() if len(owners) == 1 else None
+    if owner is None or len(_calls_of(script, owner.name)) != 1:
+        return None
+    if of.id == "self":
+        if _class_around(script, use) is not owner:
+            return None
+    else:
+        holder = made_by(script, of, use, left)
+        if holder is None or holder.kind != owner.name:
+            return None
+    if use in bound:
+        bound = [each for each in bound if each is not use and each.lineno < _line(use)]
+    return _agreed([_value(script, each, node, left) for each in bound])
 
 
-def _set_in(script: ScriptText, scope: ast.AST, node: Target) -> list[ast.stmt]:
-    """The statements of a scope that bind a name, or set an attribute of any object, in their order."""
-    found = {id(each): each for each in _setting(script, scope, node)}
-    return sorted(found.values(), key=lambda each: (each.lineno, each.col_offset))
+def _class_around(script: ScriptText, node: ast.AST) -> ast.ClassDef | None:
+    return next((each for each in reversed(script.around(node)) if isinstance(each, ast.ClassDef)), None)
 
 
-def _setting(script: ScriptText, scope: ast.AST, wanted: Target) -> Iterator[ast.stmt]:
-    for node in ast.walk(scope):
-        if isinstance(wanted, ast.Name) and (node is scope or _scope(script, node) is not scope):
-            continue
-        if isinstance(node, Target):
-            sets = _is(node, wanted) and not isinstance(node.ctx, ast.Load)
-        else:
-            names = (getattr(node, "name", None), getattr(node, "asname", None), *getattr(node, "names", ()))
-            sets = isinstance(wanted, ast.Name) and wanted.id in names
-        if sets:
-            yield script.statement_of(node)
-
-
-def _is(node: ast.AST, wanted: Target) -> bool:
-    """Whether a node is that name, or that attribute, of whatever object."""
-    if isinstance(wanted, ast.Name):
-        return isinstance(node, ast.Name) and node.id == wanted.id
-    return isinstance(node, ast.Attribute) and node.attr == wanted.attr
-
-
-def _scope(script: ScriptText, node: ast.AST) -> ast.AST:
-    """The innermost scope around a node, which may be a class."""
-    return next(
-        each for each in reversed(script.around(node)) if isinstance(each, Scope | ast.ClassDef | ast.Lambda)
-    )
-
-
-def _pairs(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """What a statement sets, and to what: also in `a, b = x, y`, and as accelerate does it."""
-    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
-        yield statement.target, statement.value
-    elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-        target, value = statement.targets[0], statement.value
-        if not isinstance(target, ast.Tuple):
-            yield target, value
-            return
-        parts = _parts(value)
-        starred = any(isinstance(each, ast.Starred) for each in (*parts, *target.elts))
-        if len(parts) == len(target.elts) and not starred:
-            yield from zip(target.elts, parts, strict=True)
-
-
-def _parts(value: ast.expr) -> Sequence[ast.expr]:
-    """The values of several targets, one by one."""
-    if isinstance(value, ast.Call):
-        return value.args if isinstance(value.func, ast.Attribute) and value.func.attr == PREPARE else ()
-    return value.elts if isinstance(value, ast.Tuple) else ()
+# ---------------------------------------------------------------- what a statement makes
 
 
 def _value(script: ScriptText, statement: ast.stmt, wanted: Target, left: int) -> Made | None:
     """What a statement makes; another one's where it only hands on what that has made."""
-    pairs = [(target, value) for target, value in _pairs(statement) if _is(target, wanted)]
-    if len(pairs) != 1:
+    set_to = [(target, value) for target, value in pairs(statement) if is_that(target, wanted)]
+    if len(set_to) != 1:
         return None
-    name, value = ast.unparse(pairs[0][0]), _itself(pairs[0][1])
+    name, value = ast.unparse(set_to[0][0]), _itself(set_to[0][1])
+    prepares = preparer(statement)
+    if prepares is not None:
+        made = made_by(script, prepares, statement, left)
+        if made is None or made.kind != PREPARES or not isinstance(value, Target):
+            return None
     if isinstance(value, ast.Call) and script.name(value.func) == WRAPPER and value.args:
-        name, value = f"{name}.module", _itself(value.args[0])
-    if not isinstance(value, Target):
-        return _instance(script, value, name, statement)
-    made = made_by(script, value, statement, left)
-    if made is None and MAKERS & {
-        each.name for each in script.around(statement) if isinstance(each, Function)
-    }:
-        return Made(name, statement)  # what it is given
-    return made
+        name, value = name + WRAPPED, _itself(value.args[0])
+    if isinstance(value, Target):
+        return made_by(script, value, statement, left)
+    return _instance(script, value, name, statement, left)
 
 
 def _itself(value: ast.expr) -> ast.expr:
@@ -207,53 +172,116 @@ def _itself(value: ast.expr) -> ast.expr:
     return value
 
 
-def _instance(script: ScriptText, value: ast.expr, name: str, statement: ast.stmt | None) -> Made | None:
+def _instance(
+    script: ScriptText, value: ast.expr, name: str, statement: ast.stmt | None, left: int
+) -> Made | None:
     """What a call makes."""
     if not isinstance(value, ast.Call):
         return None
-    name_of = script.name(value.func)
-    if name_of[:1].isupper():
-        return Made(name, statement, name_of, script.is_torchs(value.func))
-    return Made(name, statement, maker=name_of)
+    called = script.name(value.func)
+    if script.defines(called):
+        own = [
+            each
+            for each in ast.walk(script.tree)
+            if isinstance(each, Function | ast.ClassDef) and each.name == called
+        ]
+        if len(own) != 1 or not isinstance(value.func, ast.Name):
+            return Made(name, statement)
+        kind = called if isinstance(own[0], ast.ClassDef) else _returned(script, own[0], left)
+        return Made(name, statement, kind, is_sure=kind is not None)
+    root = value.func
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    if called[:1].isupper() and isinstance(root, ast.Name) and script.is_imported(root.id):
+        return Made(name, statement, called, is_sure=script.is_torchs(value.func))
+    return Made(name, statement)
+
+
+def _returned(script: ScriptText, function: Function, left: int) -> str | None:
+    """The class of which a function makes a new object each time; None where it may return something else."""
+    if function.decorator_list or not left:
+        return None
+    kinds = set()
+    for node in ast.walk(function):
+        inner = next(each for each in reversed(script.around(node)) if isinstance(each, Scope))
+        if not isinstance(node, ast.Return) or inner is not function:
+            continue
+        value = _itself(node.value) if node.value is not None else None
+        if isinstance(value, ast.Name):
+            made = made_by(script, value, node, left - 1)
+            fresh = (
+                made is not None and made.statement is not None and function in script.around(made.statement)
+            )
+            kinds.add(made.kind if fresh and made is not None and not made.name.endswith(WRAPPED) else None)
+        else:
+            made = _instance(script, value, "", node, left - 1) if value is not None else None
+            kinds.add(made.kind if made is not None else None)
+    return kinds.pop() if len(kinds) == 1 else None
 
 
 # ---------------------------------------------------------------- what is handed in
 
 
-def _parameters(function: Function | ast.Lambda) -> list[str]:
-    given = function.args
-    return [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+def _calls_of(script: ScriptText, name: str) -> list[ast.Call]:
+    """The calls of a function or class of the file by its name."""
+    calls = (node for node in ast.walk(script.tree) if isinstance(node, ast.Call))
+    return [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == name]
 
 
-def _from_caller(script: ScriptText, function: Function, name: str, left: int) -> Made | None:
-    """What the one call of a function hands in; None where it is called more than once, or by others."""
+def _from_callers(script: ScriptText, function: Function, name: str, left: int) -> Made | None:
+    """What all calls of a function hand in: the same object. None where others may call it."""
     owner = script.around(function)[-1]
-    called = function.name
-    if not all(ast.unparse(each).startswith("torch.") for each in function.decorator_list):
-        return None  # a static method, or one that is called with other arguments
-    if isinstance(owner, ast.ClassDef) and called == "__init__":
-        called = owner.name
-    uses = [
-        node for node in ast.walk(script.tree) if isinstance(node, Target) and script.name(node) == called
-    ]
-    calls = [
-        node
-        for node in ast.walk(script.tree)
-        if isinstance(node, ast.Call) and script.name(node.func) == called
-    ]
-    if len(uses) != 1 or len(calls) != 1:
+    given = function.args
+    packed = {each.arg for each in (given.vararg, given.kwarg) if each is not None}
+    bare = all(ast.unparse(each).startswith("torch.") for each in function.decorator_list)
+    if name in packed or not bare:
         return None
-    call, place = calls[0], _parameters(function).index(name) - isinstance(owner, ast.ClassDef)
-    given = {keyword.arg: keyword.value for keyword in call.keywords}
-    if None in given or any(isinstance(each, ast.Starred) for each in call.args):
+    of_class = isinstance(owner, ast.ClassDef)
+    if isinstance(owner, ast.ClassDef) and function.name != "__init__":
+        calls = _calls_of_method(script, owner, function.name, left)
+    else:
+        called = owner.name if isinstance(owner, ast.ClassDef) else function.name
+        calls = _calls_of(script, called)
+        uses = [node for node in ast.walk(script.tree) if isinstance(node, ast.Name) and node.id == called]
+        twice = sum(getattr(node, "name", None) == called for node in ast.walk(script.tree)) > 1
+        if len(uses) != len(calls) or twice:
+            return None
+    found = []
+    for call in calls or ():
+        handed = _handed(call, function, name, of_class)
+        if isinstance(handed, Target):
+            found.append(made_by(script, handed, call, left))
+        else:
+            found.append(_instance(script, handed, name, None, left) if handed is not None else None)
+    return _agreed(found)
+
+
+def _calls_of_method(script: ScriptText, owner: ast.ClassDef, name: str, left: int) -> list[ast.Call] | None:
+    """The calls of a method of a class, where no other object may be meant; None otherwise."""
+    if owner.bases:
+        return None  # what it inherits may call it
+    found = []
+    for node in ast.walk(script.tree):
+        if not (isinstance(node, ast.Attribute) and node.attr == name):
+            continue
+        call = script.around(node)[-1]
+        if isinstance(node.value, ast.Name) and node.value.id == "self":
+            kind = getattr(_class_around(script, node), "name", None)
+        else:
+            made = made_by(script, node.value, node, left)
+            kind = made.kind if made is not None and made.is_sure else None
+        if kind is None or (kind == owner.name and not (isinstance(call, ast.Call) and call.func is node)):
+            return None
+        if kind == owner.name and isinstance(call, ast.Call):
+            found.append(call)
+    return found
+
+
+def _handed(call: ast.Call, function: Function, name: str, of_class: bool) -> ast.expr | None:
+    """What a call hands in for a parameter."""
+    keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+    if None in keywords or any(isinstance(each, ast.Starred) for each in call.args):
         return None
-    of_class = isinstance(call.func, ast.Attribute) and script.defines(script.name(call.func.value))
-    if of_class or isinstance(owner, Function):
-        return None
-    handed = given.get(name) or (call.args[place] if 0 <= place < len(call.args) else None)
-    if handed is None:
-        return None
-    handed = _itself(handed)
-    if isinstance(handed, Target):
-        return made_by(script, handed, call, left)
-    return _instance(script, handed, name, None)
+    place = parameters(function).index(name) - of_class
+    handed = keywords.get(name) or (call.args[place] if 0 <= place < len(call.args) else None)
+    return _itself(handed) if handed is not None else None

@@ -3,44 +3,77 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator
 
 from perfdoctor.facts.user_source.parse import Function, names_in
-from perfdoctor.trials.edits.made import Made, is_object, made_by
+from perfdoctor.trials.edits.bindings import Target, bound_in
+from perfdoctor.trials.edits.made import made_by
 from perfdoctor.trials.edits.script_text import ByHand, ScriptText, TextEdit
 from perfdoctor.trials.edits.statements import indented, simple_statement
 
 RESULTS = ("output", "outputs", "model_output", "predicted")  # names for what a model returns
 # What comes before a call in a statement may stand behind it if it is one of these, made of these.
-PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.operator, ast.unaryop, ast.expr_context)
+PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.keyword, ast.operator, ast.unaryop, ast.expr_context)
 # And a call may be taken out of these, whose parts are evaluated in the order of their fields.
 OPEN = (ast.Call, ast.keyword, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Subscript)
 HOLDERS = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)
+SUSPENDS = (ast.Await, ast.NamedExpr)  # others run meanwhile; a name is bound in the middle
 # What makes, moves, reshapes or converts what is handed to a model: autocast leaves it as it is.
 AS_EVER = frozenset(
     "to cuda cpu float double long int bool view reshape flatten permute transpose squeeze unsqueeze expand "
     "repeat contiguous clone detach size masked_fill cat stack tensor as_tensor from_numpy zeros ones full "
-    "rand randn randint arange zeros_like ones_like rand_like randn_like".split()
+    "rand randn randint arange zeros_like ones_like rand_like randn_like get".split()
+)
+COUNTS = frozenset(("len", "int", "float", "bool", "tuple", "list", "range"))
+# Methods of tensors, arrays, containers and models: no models, unless the script sets one of that name.
+METHODS = AS_EVER | frozenset(
+    "item mean sum backward argmax argmin max min amax amin softmax log_softmax sigmoid tanh relu pow square "
+    "abs sqrt rsqrt exp log log_prob sample numpy tolist append extend update add sub mul div matmul mm bmm "
+    "t norm std var gather scatter index_select chunk split unbind topk sort eq ne lt gt le ge clamp roll "
+    "nan_to_num step zero_grad keys values items pop format join strip unfold flip cumsum cumprod diag any "
+    "all numel dim type type_as half bfloat16 requires_grad_ copy_ fill_ zero_ add_ mul_ div_ write train "
+    "eval parameters named_parameters buffers modules children state_dict load_state_dict".split()
 )
 OF_LIGHTNING = "LightningModule"
+STEPS_OF_LIGHTNING = frozenset(("training_step", "validation_step", "test_step", "predict_step"))
 
 
 def called_at(script: ScriptText, line: int, kind: str) -> ast.Call:
     """The call at a line of a model whose class is called `kind`. Raises ByHand where it may be another."""
     certain: list[ast.Call] = []
-    doubtful: list[ast.Call] = []
+    unknown: list[ast.Call] = []
     for call in script.calls(line):
-        if is_object(script, call.func):
+        if _may_be_kept(script, call.func):
             made = made_by(script, call.func, call)
-            known = made.kind if made is not None else None
-            if known in (None, kind):
-                (doubtful if known is None else certain).append(call)
-    found = certain or doubtful
-    if len(found) != 1:
-        raise ByHand(
-            f"line {line} calls {'more than one thing that may be' if found else 'nothing that is'} {kind}"
-        )
+            if made is None or made.kind is None or not (made.is_sure or made.kind == kind):
+                unknown.append(call)
+            elif made.kind == kind:
+                certain.append(call)
+    found = certain or unknown
+    if len(found) != 1 or not isinstance(found[0].func, Target):
+        more = "more than one thing that may be" if found else "nothing that is"
+        raise ByHand(f"line {line} calls {more} {kind}")
     return found[0]
+
+
+def _may_be_kept(script: ScriptText, node: ast.expr) -> bool:
+    """Whether what is called may be an object that the script keeps: no function, class or known method."""
+    if isinstance(node, ast.Name):
+        return not (script.is_imported(node.id) or script.defines(node.id) or hasattr(builtins, node.id))
+    if not isinstance(node, ast.Attribute):
+        return True
+    root = node.value
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    if isinstance(root, ast.Name) and script.is_imported(root.id):
+        return False
+    return _is_set(script, node) or not (node.attr in METHODS or script.defines(node.attr))
+
+
+def _is_set(script: ScriptText, node: ast.Attribute) -> bool:
+    """Whether the script sets an attribute of that name."""
+    return bool(bound_in(script, script.tree, node))
 
 
 # ---------------------------------------------------------------- around its call
@@ -53,40 +86,76 @@ def under(script: ScriptText, line: int, kind: str, context: str) -> list[TextEd
     stays as it is. Raises ByHand.
     """
     below = f"put the call of {kind} below `with {context}:`"
-    if not script.knows_torch:
+    if not script.knows_torch or not _is_torch_everywhere(script):
         raise ByHand(f"{script.path.name} does not begin with `import torch`: {below}")
     call = called_at(script, line, kind)
-    if any(OF_LIGHTNING in names_in(base) for base in _bases(script, call)):
+    if _is_lightnings(script, call):
         raise ByHand(f"line {line} is in a {OF_LIGHTNING}: give its Trainer precision='bf16-mixed'")
-    other = next((node for given in _given(call) for node in ast.walk(given) if _may_round(node)), None)
+    other = next((part for part in _parts_given(call) if _may_round(script, part)), None)
     if other is not None:
         raise ByHand(f"line {line} computes {ast.unparse(other)} for {kind}, which autocast would round, too")
     statement = simple_statement(script, line, below)
-    if not isinstance(statement, HOLDERS):
+    if not isinstance(statement, HOLDERS) or any(isinstance(part, SUSPENDS) for part in ast.walk(statement)):
         raise ByHand(f"line {line} cannot be parted: {below}")
-    if statement.value is call:
-        end = script.end(call)
-        as_before = [] if isinstance(statement, ast.Expr) else [TextEdit(end, end, ".float()")]
-        return indented(script, statement, context) + as_before
+    end = script.end(call)
+    if isinstance(statement, ast.Expr) and statement.value is call:
+        return indented(script, statement, context)
+    if statement.value is call and _sets_names_only(statement):
+        return [*indented(script, statement, context), TextEdit(end, end, ".float()")]
     return _taken_out(script, statement, call, context)
 
 
-def _given(call: ast.Call) -> Iterator[ast.expr]:
-    yield from call.args
-    yield from (keyword.value for keyword in call.keywords)
+def _is_torch_everywhere(script: ScriptText) -> bool:
+    """Whether nothing in the file gives the name `torch` to something else, or to itself once more."""
+    given = (node for node in ast.walk(script.tree) if isinstance(node, ast.arg | ast.Name))
+    names = (node.arg if isinstance(node, ast.arg) else node.id for node in given if not _is_load(node))
+    return "torch" not in names and not script.imports_torch_inside
 
 
-def _may_round(node: ast.AST) -> bool:
+def _is_load(node: ast.arg | ast.Name) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+
+
+def _is_lightnings(script: ScriptText, node: ast.AST) -> bool:
+    """Whether a node is in a module of Lightning, which its Trainer puts under autocast."""
+    around = script.around(node)
+    steps = {each.name for each in around if isinstance(each, Function)} & STEPS_OF_LIGHTNING
+    bases = (base for each in around if isinstance(each, ast.ClassDef) for base in each.bases)
+    return bool(steps) or any(OF_LIGHTNING in names_in(base) for base in bases)
+
+
+def _parts_given(call: ast.Call) -> Iterator[ast.AST]:
+    for given in (*call.args, *(keyword.value for keyword in call.keywords)):
+        yield from ast.walk(given)
+
+
+def _may_round(script: ScriptText, node: ast.AST) -> bool:
     """Whether autocast may compute a part of an argument in 16 bits."""
     if isinstance(node, ast.Call):
-        return not (isinstance(node.func, ast.Attribute) and node.func.attr in AS_EVER)
-    return isinstance(node, ast.MatMult)
+        func = node.func
+        if isinstance(func, ast.Name):
+            return func.id not in COUNTS or script.defines(func.id)
+        return not isinstance(func, ast.Attribute) or func.attr not in AS_EVER or _is_set(script, func)
+    if isinstance(node, ast.Attribute):  # a property of the file's
+        return script.defines(node.attr)
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+        made = made_by(script, node.value, node)
+        return made is not None and made.kind is not None and script.defines(made.kind)
+    if isinstance(node, ast.Starred):
+        set_by = bound_in(script, script.tree, node.value) if isinstance(node.value, ast.Attribute) else []
+        if isinstance(node.value, ast.Name):
+            set_by = [each for each in ast.walk(script.tree) if isinstance(each, ast.Assign)]
+        return any(isinstance(getattr(each, "value", None), ast.GeneratorExp) for each in set_by)
+    return isinstance(node, ast.MatMult | ast.GeneratorExp)
 
 
-def _bases(script: ScriptText, node: ast.AST) -> Iterator[ast.expr]:
-    for around in script.around(node):
-        if isinstance(around, ast.ClassDef):
-            yield from around.bases
+def _sets_names_only(statement: ast.stmt) -> bool:
+    """Whether nothing is computed for what a statement sets, or returns."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    if isinstance(statement, ast.AnnAssign):
+        targets = [statement.target]
+    names = all(isinstance(target, ast.Name) for target in targets)
+    return names and not isinstance(statement, ast.AugAssign)
 
 
 def _taken_out(script: ScriptText, statement: ast.stmt, call: ast.Call, context: str) -> list[TextEdit]:
@@ -100,20 +169,21 @@ def _taken_out(script: ScriptText, statement: ast.stmt, call: ast.Call, context:
     used = names_in(script.tree) | {node.arg for node in ast.walk(script.tree) if isinstance(node, ast.arg)}
     name = next((each for each in RESULTS if each not in used), None)
     first, last = statement.lineno, statement.end_lineno or statement.lineno
-    if name is None or not script.is_alone(statement) or script.spans_lines(first, last):
-        raise ByHand(f"line {first} cannot be parted: {below}")
     begin, end, indent = script.begin(call), script.end(call), script.indent(first)
-    said = script.text[begin:end].replace("\n", "\n" + script.step(first))
+    lines = script.text[begin:end].splitlines(keepends=True)
+    parted = "(" not in lines[0]  # the name of the model alone, which a statement of its own would end
+    if name is None or parted or not script.is_alone(statement) or script.spans_lines(first, last):
+        raise ByHand(f"line {first} cannot be parted: {below}")
+    step = script.step(first)
+    said = lines[0] + "".join(step + line if line.strip() else line for line in lines[1:])
+    head = f"{indent}with {context}:{script.newline}{indent}{step}{name} = {said}{script.newline}"
     before = script.begin_of_line(first)
-    head = (
-        f"{indent}with {context}:{script.newline}{indent}{script.step(first)}{name} = {said}{script.newline}"
-    )
     return [TextEdit(before, before, head), TextEdit(begin, end, f"{name}.float()")]
 
 
 def _comes_first(outer: ast.AST, inner: ast.AST) -> bool:
     """Whether a part of an expression is computed before all else in it, but for what is only looked up."""
-    if isinstance(outer, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+    if isinstance(outer, ast.Assign | ast.AnnAssign | ast.AugAssign):
         return outer.value is inner and (not isinstance(outer, ast.AugAssign) or _is_plain(outer.target))
     before: list[ast.AST] = []
     for part in ast.iter_child_nodes(outer):
@@ -132,17 +202,16 @@ def _is_plain(node: ast.AST) -> bool:
 
 def behind_making(script: ScriptText, line: int, kind: str, text: str) -> list[TextEdit]:
     """The edit that calls a method of the model that a line calls, right after it was made. Raises ByHand."""
+    name = text.partition("(")[0]
     method = f"add {kind.lower()}.{text} behind what makes it"
     call = called_at(script, line, kind)
-    own = [node for node in ast.walk(script.tree) if isinstance(node, ast.ClassDef) and node.name == kind]
-    defined = {node.name for each in own for node in each.body if isinstance(node, Function)}
-    if text.partition("(")[0] in defined:
-        raise ByHand(f"{kind} has its own {text.partition('(')[0]}()")
     made = made_by(script, call.func, call)
-    if made is None or made.statement is None:
+    if made is None or made.statement is None or made.kind is None:
         raise ByHand(f"no single statement of {script.path.name} makes what line {line} calls: {method}")
-    if not (_is_shown(script, made, kind, call) if own else made.kind == kind and not made.is_torchs):
-        raise ByHand(f"{script.path.name} does not show where the class {kind} comes from: {method}")
+    if script.is_torchs_name(kind) and not script.defines(kind):  # pytorch#150915
+        raise ByHand(f"{name}() of torch's own {kind} does nothing")
+    if script.defines(kind) and _has_own(script, kind, name):
+        raise ByHand(f"{kind} may have its own {name}(): {method}")
     statement = made.statement
     if not script.is_alone(statement):
         raise ByHand(f"line {statement.lineno} says more than that: {method}")
@@ -150,14 +219,23 @@ def behind_making(script: ScriptText, line: int, kind: str, text: str) -> list[T
     return [TextEdit(end, end, f"{script.newline}{script.indent(statement.lineno)}{made.name}.{text}")]
 
 
-def _is_shown(script: ScriptText, made: Made, kind: str, call: ast.Call) -> bool:
-    """Whether the statement makes one of a class of the file's: itself, or by a function that makes some."""
-    if made.maker is not None:
-        makers = (
-            each for each in ast.walk(script.tree) if isinstance(each, Function) and each.name == made.maker
-        )
-        calls = (part for maker in makers for part in ast.walk(maker) if isinstance(part, ast.Call))
-        return any(script.name(part.func) == kind for part in calls)
-    return made.kind == kind or (
-        isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "self"
-    )
+def _has_own(script: ScriptText, kind: str, name: str) -> bool:
+    """Whether a class of the file, or one that it inherits from, may have an attribute of that name."""
+    if bound_in(script, script.tree, ast.Attribute(ast.Name(kind), name)):
+        return True
+    waiting: list[str] = [kind]
+    seen: set[str] = set()
+    while waiting:
+        seen.add(waiting[0])
+        for each in ast.walk(script.tree):
+            if not isinstance(each, ast.ClassDef) or each.name != waiting[0]:
+                continue
+            if any(name in (getattr(node, "name", None), getattr(node, "id", None)) for node in each.body):
+                return True
+            for base in each.bases:
+                known = script.name(base)
+                if not script.defines(known) and not script.is_torchs(base):
+                    return True
+                waiting += [known] if script.defines(known) and known not in seen else []
+        waiting.pop(0)
+    return False

@@ -157,6 +157,24 @@ class ScriptText:
                     found[name] = name, alias.name
         return found
 
+    def is_torchs_name(self, name: str) -> bool:
+        """Whether a name is imported from torch, or an attribute of a module of torch's in the file is."""
+        uses = (node for node in ast.walk(self.tree) if isinstance(node, ast.Attribute) and node.attr == name)
+        return self._imported.get(name, ("", ""))[1].partition(".")[0] == "torch" or any(
+            map(self.is_torchs, uses)
+        )
+
+    @cached_property
+    def imports_torch_inside(self) -> bool:
+        """Whether an import that is not among the first ones binds the name `torch`."""
+        first = set(self._first_imports())
+        return any(
+            (alias.asname or alias.name.partition(".")[0]) == "torch"
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Import | ast.ImportFrom) and node not in first
+            for alias in node.names
+        )
+
     def is_imported(self, name: str) -> bool:
         """Whether an import binds a name."""
         return name in self._imported
