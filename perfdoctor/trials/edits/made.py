@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from perfdoctor.facts.user_source.parse import LOOPS, Function
+from perfdoctor.facts.user_source.parse import LOOPS, Function, names_in
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.trials.edits.bindings import (
     ASSIGNMENTS,
@@ -25,6 +25,7 @@ from perfdoctor.trials.edits.script_text import ScriptText
 
 WRAPPER, WRAPPED = "DistributedDataParallel", ".module"
 PREPARES = "Accelerator"
+MAKES_MORE = frozenset(("__class__", "cls", "type"))  # of its own kind, under another name
 FARTHEST = 8  # statements and functions through which an object is followed
 # Methods of a module that return the module itself: `Net().to(device)`.
 RETURN_ITSELF = frozenset(
@@ -110,7 +111,9 @@ def _is_outermost(script: ScriptText, statement: ast.stmt, scope: ast.AST) -> bo
 def _agreed(found: Sequence[Made | None]) -> Made | None:
     """What all of them are: the same object, made by the same statement."""
     last = found[-1] if found else None
-    if last is None or any(each is None or each.statement is not last.statement for each in found):
+    if last is None or any(
+        each is None or each.statement is not last.statement or each.name != last.name for each in found
+    ):
         return None
     return last if last.statement is not None or len(found) == 1 else None
 
@@ -122,7 +125,7 @@ def _of_attribute(
     bound = bound_in(script, script.tree, node)
     owners = {_class_around(script, each) for each in bound}
     owner = owners.pop() if len(owners) == 1 else None
-    if owner is None or len(_calls_of(script, owner.name)) != 1:
+    if owner is None or len(_calls_of(script, owner.name)) != 1 or MAKES_MORE & names_in(owner):
         return None
     if of.id == "self":
         if _class_around(script, use) is not owner:

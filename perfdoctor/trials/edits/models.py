@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Iterator
 
 from perfdoctor.facts.user_source.parse import Function, names_in
@@ -25,7 +26,7 @@ AS_EVER = frozenset(
     "repeat contiguous clone detach size masked_fill cat stack tensor as_tensor from_numpy zeros ones full "
     "rand randn randint arange zeros_like ones_like rand_like randn_like get".split()
 )
-COUNTS = frozenset(("len", "int", "float", "bool", "tuple", "list", "range"))
+COUNTS = frozenset(("len", "int", "float", "bool", "range"))
 # Methods of tensors, arrays, containers and models: no models, unless the script sets one of that name.
 METHODS = AS_EVER | frozenset(
     "item mean sum backward argmax argmin max min amax amin softmax log_softmax sigmoid tanh relu pow square "
@@ -35,26 +36,51 @@ METHODS = AS_EVER | frozenset(
     "all numel dim type type_as half bfloat16 requires_grad_ copy_ fill_ zero_ add_ mul_ div_ write train "
     "eval parameters named_parameters buffers modules children state_dict load_state_dict".split()
 )
-OF_LIGHTNING = "LightningModule"
+# What scripts call a model, and what they call something else that may be called beside it.
+MODELS = frozenset(
+    "model net network student teacher encoder decoder generator discriminator actor critic".split()
+)
+MEASURES = re.compile("loss|criterion|metric", re.IGNORECASE)
+OF_LIGHTNING, OF_TORCH = "LightningModule", "Module"
 STEPS_OF_LIGHTNING = frozenset(("training_step", "validation_step", "test_step", "predict_step"))
 
 
 def called_at(script: ScriptText, line: int, kind: str) -> ast.Call:
-    """The call at a line of a model whose class is called `kind`. Raises ByHand where it may be another."""
+    """The call at a line of a model whose class is called `kind`. Raises ByHand where it may be another.
+
+    It is known by the statement that makes it; or, where a function of another file does, by its name, if the
+    line calls nothing else that may be one.
+    """
     certain: list[ast.Call] = []
-    unknown: list[ast.Call] = []
+    named: list[ast.Call] = []
+    others: list[ast.Call] = []
     for call in script.calls(line):
-        if _may_be_kept(script, call.func):
-            made = made_by(script, call.func, call)
-            if made is None or made.kind is None or not (made.is_sure or made.kind == kind):
-                unknown.append(call)
-            elif made.kind == kind:
-                certain.append(call)
-    found = certain or unknown
-    if len(found) != 1 or not isinstance(found[0].func, Target):
-        more = "more than one thing that may be" if found else "nothing that is"
-        raise ByHand(f"line {line} calls {more} {kind}")
+        if not _may_be_kept(script, call.func):
+            continue
+        made = made_by(script, call.func, call)
+        if made is not None and made.kind == kind:
+            certain.append(call)
+        elif isinstance(call.func, Target) and made is not None and made.kind is None:
+            (named if script.name(call.func) in MODELS else others).append(call)
+        elif made is None or not made.is_sure:
+            others.append(call)
+    others = [call for call in others if not MEASURES.search(ast.unparse(call.func))]
+    found = certain + named
+    if not found + others:
+        raise ByHand(f"line {line} calls nothing that is {kind}")
+    if len(found) != 1 or others:
+        raise ByHand(f"line {line} does not show which call is that of {kind}")
+    inside = (each for each in script.around(found[0]) if isinstance(each, ast.ClassDef))
+    if any(_is_module(script, each) for each in inside):
+        raise ByHand(f"line {line} is in a model itself, which may call {kind} within its own call")
     return found[0]
+
+
+def _is_module(script: ScriptText, node: ast.ClassDef) -> bool:
+    """Whether a class of the file is one of torch's modules, by its name for it."""
+    bases = {name for base in node.bases for name in names_in(base)}
+    own = [each for each in ast.walk(script.tree) if isinstance(each, ast.ClassDef) and each.name in bases]
+    return OF_TORCH in bases or any(_is_module(script, each) for each in own if each is not node)
 
 
 def _may_be_kept(script: ScriptText, node: ast.expr) -> bool:
@@ -88,9 +114,9 @@ def under(script: ScriptText, line: int, kind: str, context: str) -> list[TextEd
     below = f"put the call of {kind} below `with {context}:`"
     if not script.knows_torch or not _is_torch_everywhere(script):
         raise ByHand(f"{script.path.name} does not begin with `import torch`: {below}")
-    call = called_at(script, line, kind)
-    if _is_lightnings(script, call):
+    if any(_is_lightnings(script, call) for call in script.calls(line)):
         raise ByHand(f"line {line} is in a {OF_LIGHTNING}: give its Trainer precision='bf16-mixed'")
+    call = called_at(script, line, kind)
     other = next((part for part in _parts_given(call) if _may_round(script, part)), None)
     if other is not None:
         raise ByHand(f"line {line} computes {ast.unparse(other)} for {kind}, which autocast would round, too")
@@ -138,14 +164,14 @@ def _may_round(script: ScriptText, node: ast.AST) -> bool:
         return not isinstance(func, ast.Attribute) or func.attr not in AS_EVER or _is_set(script, func)
     if isinstance(node, ast.Attribute):  # a property of the file's
         return script.defines(node.attr)
-    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+    if isinstance(node, ast.Subscript) and isinstance(node.value, Target):
         made = made_by(script, node.value, node)
         return made is not None and made.kind is not None and script.defines(made.kind)
-    if isinstance(node, ast.Starred):
-        set_by = bound_in(script, script.tree, node.value) if isinstance(node.value, ast.Attribute) else []
-        if isinstance(node.value, ast.Name):
-            set_by = [each for each in ast.walk(script.tree) if isinstance(each, ast.Assign)]
-        return any(isinstance(getattr(each, "value", None), ast.GeneratorExp) for each in set_by)
+    if isinstance(node, ast.Starred):  # what is made late is computed as it is packed out
+        assigned = (each for each in ast.walk(script.tree) if isinstance(each, ast.Assign))
+        lazy = (each for each in assigned if isinstance(each.value, ast.Call | ast.GeneratorExp))
+        said = ast.unparse(node.value)
+        return any(ast.unparse(target) == said for each in lazy for target in each.targets)
     return isinstance(node, ast.MatMult | ast.GeneratorExp)
 
 
@@ -163,11 +189,14 @@ def _taken_out(script: ScriptText, statement: ast.stmt, call: ast.Call, context:
     below = f"put the call below `with {context}:`"
     within = script.around(call)
     path = within[within.index(statement) :]
+    of_model = ast.unparse(call.func) + "."
     for outer, inner in zip(path, [*path[1:], call], strict=True):
-        if not (outer is statement or isinstance(outer, OPEN)) or not _comes_first(outer, inner):
+        early = _comes_first(outer, inner, of_model)
+        if not (early and (outer is statement or isinstance(outer, OPEN))):
             raise ByHand(f"line {call.lineno} computes something else before: {below}")
     used = names_in(script.tree) | {node.arg for node in ast.walk(script.tree) if isinstance(node, ast.arg)}
-    name = next((each for each in RESULTS if each not in used), None)
+    free = (each for each in RESULTS if not (script.defines(each) or script.is_imported(each)))
+    name = next((each for each in free if each not in used), None)
     first, last = statement.lineno, statement.end_lineno or statement.lineno
     begin, end, indent = script.begin(call), script.end(call), script.indent(first)
     lines = script.text[begin:end].splitlines(keepends=True)
@@ -181,20 +210,29 @@ def _taken_out(script: ScriptText, statement: ast.stmt, call: ast.Call, context:
     return [TextEdit(before, before, head), TextEdit(begin, end, f"{name}.float()")]
 
 
-def _comes_first(outer: ast.AST, inner: ast.AST) -> bool:
-    """Whether a part of an expression is computed before all else in it, but for what is only looked up."""
+def _comes_first(outer: ast.AST, inner: ast.AST, of_model: str) -> bool:
+    """Whether a part of an expression is computed before all else in it, but for what is only looked up.
+
+    An attribute of the model itself is not: its call may set it.
+    """
     if isinstance(outer, ast.Assign | ast.AnnAssign | ast.AugAssign):
-        return outer.value is inner and (not isinstance(outer, ast.AugAssign) or _is_plain(outer.target))
+        return outer.value is inner and (
+            not isinstance(outer, ast.AugAssign) or _is_plain(outer.target, of_model)
+        )
     before: list[ast.AST] = []
     for part in ast.iter_child_nodes(outer):
         if part is inner:
             break
         before.append(part)
-    return all(_is_plain(part) for part in before)
+    return all(_is_plain(part, of_model) for part in before)
 
 
-def _is_plain(node: ast.AST) -> bool:
-    return all(isinstance(part, PLAIN) for part in ast.walk(node))
+def _is_plain(node: ast.AST, of_model: str) -> bool:
+    parts = list(ast.walk(node))
+    own = (
+        part for part in parts if isinstance(part, ast.Attribute) and ast.unparse(part).startswith(of_model)
+    )
+    return all(isinstance(part, PLAIN) for part in parts) and not any(own)
 
 
 # ---------------------------------------------------------------- behind what makes it
@@ -206,12 +244,14 @@ def behind_making(script: ScriptText, line: int, kind: str, text: str) -> list[T
     method = f"add {kind.lower()}.{text} behind what makes it"
     call = called_at(script, line, kind)
     made = made_by(script, call.func, call)
-    if made is None or made.statement is None or made.kind is None:
+    if made is None or made.statement is None or made.kind != kind:
         raise ByHand(f"no single statement of {script.path.name} makes what line {line} calls: {method}")
     if script.is_torchs_name(kind) and not script.defines(kind):  # pytorch#150915
         raise ByHand(f"{name}() of torch's own {kind} does nothing")
     if script.defines(kind) and _has_own(script, kind, name):
         raise ByHand(f"{kind} may have its own {name}(): {method}")
+    if script.defines(kind) and not _has_own(script, kind, "forward"):
+        raise ByHand(f"{name}() of a class with torch's own forward() does nothing: {kind}")
     statement = made.statement
     if not script.is_alone(statement):
         raise ByHand(f"line {statement.lineno} says more than that: {method}")
