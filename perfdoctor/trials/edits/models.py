@@ -78,9 +78,14 @@ def called_at(script: ScriptText, line: int, kind: str) -> ast.Call:
 
 def _is_module(script: ScriptText, node: ast.ClassDef) -> bool:
     """Whether a class of the file is one of torch's modules, by its name for it."""
-    bases = {name for base in node.bases for name in names_in(base)}
-    own = [each for each in ast.walk(script.tree) if isinstance(each, ast.ClassDef) and each.name in bases]
-    return OF_TORCH in bases or any(_is_module(script, each) for each in own if each is not node)
+    classes = [each for each in ast.walk(script.tree) if isinstance(each, ast.ClassDef)]
+    waiting: list[ast.ClassDef] = [node]
+    bases: set[str] = set()
+    while waiting:
+        new = {name for base in waiting.pop().bases for name in names_in(base)} - bases
+        bases |= new
+        waiting += [each for each in classes if each.name in new]
+    return OF_TORCH in bases
 
 
 def _may_be_kept(script: ScriptText, node: ast.expr) -> bool:
