@@ -100,13 +100,19 @@ def launcher(command: Sequence[str]) -> str:
 
 
 def lost(folder: Folder) -> list[Json]:
-    """Ranks whose record stops without an end, where nobody told how ranks ended; the first one first."""
-    if folder.failures:
+    """Ranks whose record stops without an end, where none is known to have failed; the first one first.
+
+    Beside ranks that were ended by a signal, as a launcher does once one has failed, only those of which it
+    was seen when they ended.
+    """
+    if not all(failure.get("exitcode") in BY_LAUNCHER for failure in folder.failures):
         return []
+    known = {failure.get("pid") for failure in folder.failures}
     times = {whole(line, "pid"): whole(line, "t_ns") for line in read_lines(folder.path / FILE, [])}
     found: list[Json] = []
     for rank, process in folder.processes.items():
-        if not _has_end(folder, process.tag):
+        told = process.pid in known or (known and times.get(process.pid) is None)
+        if not told and not _has_end(folder, process.tag):
             job: Json = {name: process.job[name] for name in ("attempt", "host") if name in process.job}
             end: Json = {"event": FAILED, "t_ns": times.get(process.pid), "rank": rank, "pid": process.pid}
             found.append({**end, "exitcode": None, **job})

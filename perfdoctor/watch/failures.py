@@ -21,10 +21,11 @@ def first(
     failures = list(job.failures)
     if not failures and task is not None:
         failures = [{"event": exits.FAILED, "rank": task.rank, "exitcode": returncode}]
-    elif not failures and job.world > 1:
-        failures = [line for folder in job.folders for line in exits.lost(folder)]
-        for line in failures:
+    elif job.world > 1:
+        unseen = [line for folder in job.folders for line in exits.lost(folder)]
+        for line in unseen:
             directory.append_line(path / names.AGENT, line)
+        failures = unseen + failures  # beside others, it was before the launcher ended them
     last = [line for line in failures if (line.get("attempt") or 0) == job.attempt]
     sentence = next(exits.sentences(last, exits.launcher(argv)), None)
     return sentence, next((line["rank"] for line in exits.distinct(last)), None)

@@ -136,6 +136,19 @@ def test_where_an_end_was_told_nobody_is_guessed_to_be_lost(tmp_path: Path) -> N
     assert exits.lost(records.look(node)) == []
 
 
+def test_beside_ranks_that_a_signal_ended_one_without_an_end_is_lost_where_its_end_was_seen(
+    tmp_path: Path,
+) -> None:
+    write_job(tmp_path, ranks=2, steps=5)
+    node = tmp_path / "node0"
+    (node / "agent.jsonl").write_text('{"event": "rank_failed", "rank": 0, "pid": 100000, "exitcode": -15}\n')
+    events = node / "events.rank1.jsonl"
+    events.write_text("".join(events.read_text().splitlines(keepends=True)[:-1]))
+    assert exits.lost(records.look(node)) == []
+    (node / exits.FILE).write_text('{"event": "rank_ended", "pid": 100001, "t_ns": 9}\n')
+    assert [(end["rank"], end["t_ns"]) for end in exits.lost(records.look(node))] == [(1, 9)]
+
+
 def test_what_is_of_another_type_than_a_launcher_tells_was_not_told(tmp_path: Path) -> None:
     write_job(tmp_path, ranks=2, steps=20, exit_code=1)
     node = tmp_path / "node0"
