@@ -258,7 +258,7 @@ def methods(owner: ast.ClassDef | None, name: str) -> list[FunctionNode]:
     return [node for node in body if isinstance(node, Function) and node.name == name]
 
 
-def parameters(function: FunctionNode) -> list[str]:
+def parameters(function: FunctionNode | ast.Lambda) -> list[str]:
     """The names of a function's parameters, those of the object and the class left out."""
     given = function.args
     names = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from perfdoctor.facts.user_source.parse import COMPREHENSIONS, Function
+from perfdoctor.facts.user_source.origins import parameters
+from perfdoctor.facts.user_source.parse import COMPREHENSIONS
 from perfdoctor.trials.edits.script_text import ScriptText
 
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
@@ -62,13 +63,6 @@ def is_hidden(script: ScriptText, name: str, use: ast.AST) -> bool:
     return any(
         isinstance(each, ast.Global | ast.Nonlocal) and name in each.names for each in ast.walk(script.tree)
     )
-
-
-def parameters(function: Function | ast.Lambda) -> list[str]:
-    """What a function calls what it is given, in the order of positions; `*args` and `**kwargs` last."""
-    given = function.args
-    packed = (each for each in (given.vararg, given.kwarg) if each is not None)
-    return [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs, *packed)]
 
 
 def pairs(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:

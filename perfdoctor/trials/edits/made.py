@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from perfdoctor.facts.user_source.origins import base_name, bound, parameters
 from perfdoctor.facts.user_source.parse import LOOPS, Function, names_in
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.trials.edits.bindings import (
@@ -18,7 +19,6 @@ from perfdoctor.trials.edits.bindings import (
     is_hidden,
     is_that,
     pairs,
-    parameters,
     preparer,
 )
 from perfdoctor.trials.edits.script_text import ScriptText
@@ -62,22 +62,22 @@ def _of_name(script: ScriptText, node: ast.Name, use: ast.AST, left: int) -> Mad
     around = script.around(use)
     scopes = [each for each in reversed(around) if isinstance(each, Scope)]
     for scope in scopes:
-        bound = bound_in(script, scope, node)
+        set_by = bound_in(script, scope, node)
         if scope is scopes[0]:
-            if any(each in around and not isinstance(each, ASSIGNMENTS) for each in bound):
+            if any(each in around and not isinstance(each, ASSIGNMENTS) for each in set_by):
                 return None  # a loop over it, a `with` as it
-            ready = [each for each in bound if each.lineno < _line(use) and each not in around][-1:]
-            if not _is_passed(script, ready, bound, [*around, use]):
+            ready = [each for each in set_by if each.lineno < _line(use) and each not in around][-1:]
+            if not _is_passed(script, ready, set_by, [*around, use]):
                 return None
         else:
-            ready = bound
+            ready = set_by
             if not all(_is_outermost(script, each, scope) for each in ready):
                 return None
         if ready:
             return _agreed([_value(script, each, node, left) for each in ready])
         if isinstance(scope, Function) and node.id in parameters(scope):
             return _from_callers(script, scope, node.id, left)
-        if bound:
+        if set_by:
             return None
     return None
 
@@ -87,7 +87,7 @@ def _line(node: ast.AST) -> int:
 
 
 def _is_passed(
-    script: ScriptText, ready: Sequence[ast.stmt], bound: Sequence[ast.stmt], path: Sequence[ast.AST]
+    script: ScriptText, ready: Sequence[ast.stmt], set_by: Sequence[ast.stmt], path: Sequence[ast.AST]
 ) -> bool:
     """Whether the last statement is in a block around the use, and none binds the name in a later turn."""
     if ready and not any(each in script.block(ready[0]) for each in path):
@@ -97,7 +97,7 @@ def _is_passed(
         for each in path
         if isinstance(each, LOOPS) and not any(each in script.around(last) for last in ready)
     ]
-    return not any(loop in script.around(each) for loop in turns for each in bound)
+    return not any(loop in script.around(each) for loop in turns for each in set_by)
 
 
 def _is_outermost(script: ScriptText, statement: ast.stmt, scope: ast.AST) -> bool:
@@ -122,8 +122,8 @@ def _of_attribute(
     script: ScriptText, node: ast.Attribute, of: ast.Name, use: ast.AST, left: int
 ) -> Made | None:
     """Of an attribute that one class of the file sets, of which the file makes one object."""
-    bound = bound_in(script, script.tree, node)
-    owners = {_class_around(script, each) for each in bound}
+    set_by = bound_in(script, script.tree, node)
+    owners = {_class_around(script, each) for each in set_by}
     owner = owners.pop() if len(owners) == 1 else None
     if owner is None or len(_calls_of(script, owner.name)) != 1 or MAKES_MORE & names_in(owner):
         return None
@@ -134,9 +134,9 @@ def _of_attribute(
         holder = made_by(script, of, use, left)
         if holder is None or holder.kind != owner.name:
             return None
-    if use in bound:
-        bound = [each for each in bound if each is not use and each.lineno < _line(use)]
-    return _agreed([_value(script, each, node, left) for each in bound])
+    if use in set_by:
+        set_by = [each for each in set_by if each is not use and each.lineno < _line(use)]
+    return _agreed([_value(script, each, node, left) for each in set_by])
 
 
 def _class_around(script: ScriptText, node: ast.AST) -> ast.ClassDef | None:
@@ -192,10 +192,7 @@ def _instance(
             return Made(name, statement)
         kind = called if isinstance(own[0], ast.ClassDef) else _returned(script, own[0], left)
         return Made(name, statement, kind, is_sure=kind is not None)
-    root = value.func
-    while isinstance(root, ast.Attribute):
-        root = root.value
-    if called[:1].isupper() and isinstance(root, ast.Name) and script.is_imported(root.id):
+    if called[:1].isupper() and script.is_imported(base_name(value.func) or ""):
         return Made(name, statement, called, is_sure=script.is_torchs(value.func))
     return Made(name, statement)
 
@@ -239,7 +236,6 @@ def _from_callers(script: ScriptText, function: Function, name: str, left: int) 
     bare = all(ast.unparse(each).startswith("torch.") for each in function.decorator_list)
     if name in packed or not bare:
         return None
-    of_class = isinstance(owner, ast.ClassDef)
     if isinstance(owner, ast.ClassDef) and function.name != "__init__":
         calls = _calls_of_method(script, owner, function.name, left)
     else:
@@ -251,7 +247,7 @@ def _from_callers(script: ScriptText, function: Function, name: str, left: int) 
             return None
     found = []
     for call in calls or ():
-        handed = _handed(call, function, name, of_class)
+        handed = _handed(call, function, name)
         if isinstance(handed, Target):
             found.append(made_by(script, handed, call, left))
         else:
@@ -280,11 +276,10 @@ def _calls_of_method(script: ScriptText, owner: ast.ClassDef, name: str, left: i
     return found
 
 
-def _handed(call: ast.Call, function: Function, name: str, of_class: bool) -> ast.expr | None:
-    """What a call hands in for a parameter."""
-    keywords = {keyword.arg: keyword.value for keyword in call.keywords}
-    if None in keywords or any(isinstance(each, ast.Starred) for each in call.args):
+def _handed(call: ast.Call, function: Function, name: str) -> ast.expr | None:
+    """What a call hands in for a parameter; None where it packs arguments out."""
+    packs = any(keyword.arg is None for keyword in call.keywords)
+    if packs or any(isinstance(each, ast.Starred) for each in call.args):
         return None
-    place = parameters(function).index(name) - of_class
-    handed = keywords.get(name) or (call.args[place] if 0 <= place < len(call.args) else None)
+    handed = dict(bound(function, call)).get(name)
     return _itself(handed) if handed is not None else None

@@ -7,6 +7,7 @@ import builtins
 import re
 from collections.abc import Iterator
 
+from perfdoctor.facts.user_source.origins import base_name
 from perfdoctor.facts.user_source.parse import Function, names_in
 from perfdoctor.trials.edits.bindings import Target, bound_in
 from perfdoctor.trials.edits.made import made_by
@@ -78,14 +79,17 @@ def called_at(script: ScriptText, line: int, kind: str) -> ast.Call:
 
 def _is_module(script: ScriptText, node: ast.ClassDef) -> bool:
     """Whether a class of the file is one of torch's modules, by its name for it."""
+    return any(OF_TORCH in names_in(base) for each in _family(script, node.name) for base in each.bases)
+
+
+def _family(script: ScriptText, name: str) -> list[ast.ClassDef]:
+    """The classes of the file of that name, and all of the file that they inherit from."""
     classes = [each for each in ast.walk(script.tree) if isinstance(each, ast.ClassDef)]
-    waiting: list[ast.ClassDef] = [node]
-    bases: set[str] = set()
-    while waiting:
-        new = {name for base in waiting.pop().bases for name in names_in(base)} - bases
-        bases |= new
-        waiting += [each for each in classes if each.name in new]
-    return OF_TORCH in bases
+    found = [each for each in classes if each.name == name]
+    for each in found:  # which grows meanwhile
+        names = {script.name(base) for base in each.bases}
+        found += [one for one in classes if one.name in names and one not in found]
+    return found
 
 
 def _may_be_kept(script: ScriptText, node: ast.expr) -> bool:
@@ -94,10 +98,7 @@ def _may_be_kept(script: ScriptText, node: ast.expr) -> bool:
         return not (script.is_imported(node.id) or script.defines(node.id) or hasattr(builtins, node.id))
     if not isinstance(node, ast.Attribute):
         return True
-    root = node.value
-    while isinstance(root, ast.Attribute):
-        root = root.value
-    if isinstance(root, ast.Name) and script.is_imported(root.id):
+    if script.is_imported(base_name(node) or ""):
         return False
     return _is_set(script, node) or not (node.attr in METHODS or script.defines(node.attr))
 
@@ -117,7 +118,7 @@ def under(script: ScriptText, line: int, kind: str, context: str) -> list[TextEd
     stays as it is. Raises ByHand.
     """
     below = f"put the call of {kind} below `with {context}:`"
-    if not script.knows_torch or not _is_torch_everywhere(script):
+    if not script.knows_torch:
         raise ByHand(f"{script.path.name} does not begin with `import torch`: {below}")
     if any(_is_lightnings(script, call) for call in script.calls(line)):
         raise ByHand(f"line {line} is in a {OF_LIGHTNING}: give its Trainer precision='bf16-mixed'")
@@ -134,17 +135,6 @@ def under(script: ScriptText, line: int, kind: str, context: str) -> list[TextEd
     if statement.value is call and _sets_names_only(statement):
         return [*indented(script, statement, context), TextEdit(end, end, ".float()")]
     return _taken_out(script, statement, call, context)
-
-
-def _is_torch_everywhere(script: ScriptText) -> bool:
-    """Whether nothing in the file gives the name `torch` to something else, or to itself once more."""
-    given = (node for node in ast.walk(script.tree) if isinstance(node, ast.arg | ast.Name))
-    names = (node.arg if isinstance(node, ast.arg) else node.id for node in given if not _is_load(node))
-    return "torch" not in names and not script.imports_torch_inside
-
-
-def _is_load(node: ast.arg | ast.Name) -> bool:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
 
 
 def _is_lightnings(script: ScriptText, node: ast.AST) -> bool:
@@ -265,22 +255,12 @@ def behind_making(script: ScriptText, line: int, kind: str, text: str) -> list[T
 
 
 def _has_own(script: ScriptText, kind: str, name: str) -> bool:
-    """Whether a class of the file, or one that it inherits from, may have an attribute of that name."""
+    """Whether a class of the file may have an attribute of that name that is not torch's."""
     if bound_in(script, script.tree, ast.Attribute(ast.Name(kind), name)):
         return True
-    waiting: list[str] = [kind]
-    seen: set[str] = set()
-    while waiting:
-        seen.add(waiting[0])
-        for each in ast.walk(script.tree):
-            if not isinstance(each, ast.ClassDef) or each.name != waiting[0]:
-                continue
-            if any(name in (getattr(node, "name", None), getattr(node, "id", None)) for node in each.body):
-                return True
-            for base in each.bases:
-                known = script.name(base)
-                if not script.defines(known) and not script.is_torchs(base):
-                    return True
-                waiting += [known] if script.defines(known) and known not in seen else []
-        waiting.pop(0)
-    return False
+    family = _family(script, kind)
+    bases = [base for each in family for base in each.bases]
+    said = (node for each in family for node in each.body)
+    return any(name in (getattr(node, "name", None), getattr(node, "id", None)) for node in said) or not all(
+        script.defines(script.name(base)) or script.is_torchs(base) for base in bases
+    )

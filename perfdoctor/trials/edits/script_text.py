@@ -164,17 +164,6 @@ class ScriptText:
             map(self.is_torchs, uses)
         )
 
-    @cached_property
-    def imports_torch_inside(self) -> bool:
-        """Whether an import that is not among the first ones binds the name `torch`."""
-        first = set(self._first_imports())
-        return any(
-            (alias.asname or alias.name.partition(".")[0]) == "torch"
-            for node in ast.walk(self.tree)
-            if isinstance(node, ast.Import | ast.ImportFrom) and node not in first
-            for alias in node.names
-        )
-
     def is_imported(self, name: str) -> bool:
         """Whether an import binds a name."""
         return name in self._imported
@@ -189,11 +178,11 @@ class ScriptText:
 
     @cached_property
     def knows_torch(self) -> bool:
-        """Whether the imports that it begins with make `torch` a name."""
-        names = (
-            alias for node in self._first_imports() if isinstance(node, ast.Import) for alias in node.names
-        )
-        return any(alias.name.partition(".")[0] == "torch" and alias.asname is None for alias in names)
+        """Whether `torch` is a name by the imports that it begins with, and by nothing else."""
+        imports = (node for node in self._first_imports() if isinstance(node, ast.Import))
+        first = [alias for node in imports for alias in node.names]
+        known = any(alias.name.partition(".")[0] == "torch" and alias.asname is None for alias in first)
+        return known and not any(_binds_torch(node) for node in ast.walk(self.tree) if node not in first)
 
     def last_import(self) -> ast.Import | ast.ImportFrom | None:
         """The last of the imports that it begins with."""
@@ -256,3 +245,11 @@ class ScriptText:
         except (SyntaxError, ValueError) as error:
             raise ByHand(f"the change would break the file: {error}") from None
         return text
+
+
+def _binds_torch(node: ast.AST) -> bool:
+    if isinstance(node, ast.alias):
+        return (node.asname or node.name.partition(".")[0]) == "torch"
+    if isinstance(node, ast.Name):
+        return node.id == "torch" and not isinstance(node.ctx, ast.Load)
+    return isinstance(node, ast.arg) and node.arg == "torch"
