@@ -4,11 +4,12 @@ python bench/unseen.py FOLDER [--only 01,02] [--rounds 1] [--keep DIR] [--write]
 
 FOLDER holds a folder a script: train.py, cured.py (of each cause alone as cured_first.py, ...), and
 truth.json, which the author wrote: the class of the time, each cause in a sentence with its lines, the
-command. The script runs watched once, then script and twin in turns; of two causes, the twin without the one
-that the finding names. Whether a finding names the author's cause is for a reader to say: write
-`{"named": {"small-batch": 0}, "accepts": ["host"]}` into verdicts.json beside truth.json (finding, number of
-the cause; -1 for advice that misleads; other classes that the author's note calls right as well), and run
-again with the same --keep, which runs nothing twice. Until then the line decides.
+command. A project of several files has a copy of itself in cured/ (cured_first/, ...) for a twin, and each
+cause names its file. The script runs watched once, then script and twin in turns; of two causes, the twin
+without the one that the finding names. Whether a finding names the author's cause is for a reader to say:
+write `{"named": {"small-batch": 0}, "accepts": ["host"]}` into verdicts.json beside truth.json (finding,
+number of the cause; -1 for advice that misleads; other classes that the author's note calls right as well),
+and run again with the same --keep, which runs nothing twice. Until then the line decides.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from judging import median, share
 from perfdoctor.diagnosis.calibration import Case
 
 HEADINGS = ("script", "verdict", "findings, in order", "cause first", "line", "predicted", "measured")
-TWINS = ("cured_first.py", "cured_second.py")  # of two causes
+TWINS = ("cured_first", "cured_second")  # of two causes
 LIGHT = ("--no-profiler", "--no-stacks")
 
 
@@ -71,9 +72,8 @@ class Unseen:
         if "named" in self.read:
             number = self.read["named"].get(finding["id"], -1)
             return number if number >= 0 else None
-        at = finding["at"][0] if finding["at"] else {"file": "", "line": 0}
-        causes = enumerate(self.truth["causes"]) if Path(at["file"]).name == "train.py" else ()
-        return next((n for n, cause in causes if at["line"] in (cause["line"], *cause["also_lines"])), None)
+        causes = enumerate(self.truth["causes"])
+        return next((number for number, cause in causes if _points_at(finding, cause)), None)
 
     @property
     def first_named(self) -> bool:
@@ -83,9 +83,8 @@ class Unseen:
     @property
     def line_right(self) -> bool:
         """Whether the first place of the first finding is a line that the author names."""
-        places = self.findings[0]["at"] if self.findings else []
-        lines = {line for cause in self.truth["causes"] for line in (cause["line"], *cause["also_lines"])}
-        return bool(places) and Path(places[0]["file"]).name == "train.py" and places[0]["line"] in lines
+        first = self.findings[:1]
+        return any(_points_at(each, cause) for each in first for cause in self.truth["causes"])
 
     @property
     def naming(self) -> Json | None:
@@ -100,11 +99,11 @@ class Unseen:
 
     @property
     def twin(self) -> str | None:
-        """The file without the cause that is named; without the only one, where none is."""
+        """The script without the cause that is named; without the only one, where none is."""
         if self.healthy:
             return None
         if len(self.truth["causes"]) == 1:
-            return "cured.py"
+            return "cured"
         return TWINS[self.cause(self.naming) or 0] if self.naming is not None else None
 
     @property
@@ -131,12 +130,24 @@ class Unseen:
         ]
 
 
-def watch(folder: Path, script: str, launch: str, out: Path, *options: str) -> Json:
-    """Run a script of a folder watched, unless it is kept, and return its report."""
+def _points_at(finding: Json, cause: Json) -> bool:
+    """Whether the first place of a finding is a line that the author names for a cause."""
+    if not finding["at"]:
+        return False
+    at = finding["at"][0]
+    lines = (cause["line"], *cause["also_lines"])
+    return Path(at["file"]).name == cause.get("file", "train.py") and at["line"] in lines
+
+
+def watch(folder: Path, twin: str | None, launch: str, out: Path, *options: str) -> Json:
+    """Run a script of a folder or its twin watched, unless it is kept, and return its report."""
     perfdoctor = [sys.executable, "-m", "perfdoctor"]
     if not out.exists():
+        project = twin is not None and (folder / twin).is_dir()
+        script = f"{twin}.py" if twin is not None and not project else "train.py"
         words = [word.replace("train.py", script) for word in shlex.split(launch)]
-        call([*perfdoctor, "run", "-q", *options, "--out", str(out), "--", *words], folder)
+        inside = folder / twin if twin is not None and project else folder
+        call([*perfdoctor, "run", "-q", *options, "--out", str(out), "--", *words], inside)
     return dict(json.loads(call([*perfdoctor, "report", "--json", "--out", str(out)], folder)))
 
 
@@ -149,10 +160,10 @@ def measure(unseen: Unseen, launch: str, keep: Path, rounds: int) -> float | Non
 
 
 def _ratio(folder: Path, twin: str, launch: str, keep: Path, number: int) -> float:
-    reports = (
-        watch(folder, script, launch, keep / f"{script}.{number}", *LIGHT) for script in ("train.py", twin)
+    (slow_s, slow_samples), (quick_s, quick_samples) = (
+        training_s(watch(folder, script, launch, keep / f"{script or 'train'}.{number}", *LIGHT))
+        for script in (None, twin)
     )
-    (slow_s, slow_samples), (quick_s, quick_samples) = map(training_s, reports)
     if slow_samples and quick_samples:
         return (slow_s / slow_samples) / (quick_s / quick_samples)
     return slow_s / quick_s
@@ -164,7 +175,7 @@ def judge(folder: Path, keep: Path, rounds: int) -> Unseen:
     path = folder / "verdicts.json"
     read = json.loads(path.read_text()) if path.exists() else {}
     out, launch = keep / folder.name, truth["launch"]
-    unseen = Unseen(folder, truth, read, watch(folder, "train.py", launch, out / "watched"))
+    unseen = Unseen(folder, truth, read, watch(folder, None, launch, out / "watched"))
     return replace(unseen, measured=measure(unseen, launch, out, rounds))
 
 
