@@ -34,7 +34,7 @@ from rich.table import Table
 
 from perfdoctor import trials
 from perfdoctor.model.note import Remark
-from perfdoctor.model.trial import ORIGINAL, Outcome
+from perfdoctor.model.trial import LEAST_ROUNDS, ORIGINAL, Outcome
 from perfdoctor.runs import directory
 from perfdoctor.runs import records as recorded
 from perfdoctor.trials import Request, measure, trial_file
@@ -190,7 +190,7 @@ def _play(logs: Floats, planned: int, true: float, corrected: bool) -> tuple[Out
 
 def _end(rounds: Sequence[speedup.Round], corrected: bool = True) -> tuple[Outcome, int]:
     """How a trial of these rounds ends, and after how many of them."""
-    for count in range(speedup.LEAST_ROUNDS, len(rounds) + 1):
+    for count in range(LEAST_ROUNDS, len(rounds) + 1):
         plan = len(rounds) if corrected else count
         found = speedup.compare(rounds[:count], plan)
         over = not corrected and found.outcome is not Outcome.NO_DIFFERENCE

@@ -17,6 +17,9 @@ from perfdoctor.model.units import count
 SCHEMA = "perfdoctor.trial/1"
 EFFICIENT = 0.9  # of what as many ranks could bring at most: nobody would look for more
 OWN_ERROR = "an error of its own"  # that a tweak withdrew for, in place of what it left to the script
+# With fewer rounds nothing is told: two have one degree of freedom, whose 95 % interval is 13 standard errors
+# wide to each side.
+LEAST_ROUNDS = 3
 NARROW = 0.02  # half width of a speedup's interval, relative: more rounds tell nothing that is worth knowing
 
 
@@ -231,6 +234,12 @@ class VariantResult:
     def measured(self) -> ExecutionSummary:
         """What its executions measured together."""
         return ExecutionSummary.of(self.executions)
+
+    @property
+    def too_few(self) -> bool:
+        """Whether it went well in each of its rounds, and more of them were all that was missing."""
+        well = all(execution.ending is ExecutionEnd.MEASURED for execution in self.executions)
+        return well and self.outcome is Outcome.NOT_MEASURED and 0 < len(self.executions) < LEAST_ROUNDS
 
 
 @dataclass(frozen=True)

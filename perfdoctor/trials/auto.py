@@ -17,6 +17,7 @@ from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location
 from perfdoctor.model.note import Note, Remark
 from perfdoctor.model.trial import (
+    LEAST_ROUNDS,
     ORIGINAL,
     ExecutionEnd,
     Outcome,
@@ -32,7 +33,7 @@ from perfdoctor.trials.rounds import OVER, Bench
 from perfdoctor.trials.settings import flags, tweak_catalogue
 from perfdoctor.trials.settings.auto_values import resolve, with_value
 from perfdoctor.trials.settings.flags import VALUE
-from perfdoctor.trials.statistics.speedup import LEAST_ROUNDS, NOTICEABLE
+from perfdoctor.trials.statistics.speedup import NOTICEABLE
 from perfdoctor.trials.statistics.verdict import BROKEN
 from perfdoctor.tweaks import PATH
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.trial import Variant
+from perfdoctor.model.trial import LEAST_ROUNDS, Variant
 from perfdoctor.trials.settings import tweak_catalogue
 from perfdoctor.trials.settings.flags import VALUE
-from perfdoctor.trials.statistics.speedup import LEAST_ROUNDS, foreseen
+from perfdoctor.trials.statistics.speedup import foreseen
 
 ROUNDS = 5  # a t-interval over fewer is wide: its quantile is 2.8 with five rounds, 4.3 with three
 MOST_ROUNDS = 9  # that come, while the time of a trial lasts, where five do not decide

@@ -6,6 +6,7 @@ import numpy as np
 
 from perfdoctor.facts.steps import boundaries
 from perfdoctor.model.note import Note
+from perfdoctor.model.trial import LEAST_ROUNDS
 from perfdoctor.runs.types import RunRecords
 from perfdoctor.trials.plan import TrialPlan
 from perfdoctor.trials.statistics import speedup
@@ -61,7 +62,7 @@ def promised(plan: TrialPlan, pair_variance: float | None, spent_s: float) -> No
 def overdrawn(plan: TrialPlan, sides: int, spent_s: float, seconds: float) -> Note | None:
     """That the fewest rounds of a plan do not fit into the time given; None where they do."""
     of_round_s = plan.execution_s * (1 if plan.turns else sides)
-    least_s = spent_s + speedup.LEAST_ROUNDS * of_round_s
+    least_s = spent_s + LEAST_ROUNDS * of_round_s
     if least_s <= seconds * (1.0 + OVER):
         return None
-    return Note("over-budget", {"seconds": seconds, "rounds": speedup.LEAST_ROUNDS, "needed": round(least_s)})
+    return Note("over-budget", {"seconds": seconds, "rounds": LEAST_ROUNDS, "needed": round(least_s)})

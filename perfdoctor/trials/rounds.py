@@ -13,7 +13,7 @@ from perfdoctor.errors import PerfdoctorError
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.note import Note
-from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd, Variant, VariantResult
+from perfdoctor.model.trial import LEAST_ROUNDS, ORIGINAL, Execution, ExecutionEnd, Variant, VariantResult
 from perfdoctor.trials import lockstep, measure, settling
 from perfdoctor.trials.execution import Executor
 from perfdoctor.trials.plan import CALIBRATION_S, LEAST_STEPS, SETTLING, TrialPlan, times_held
@@ -158,7 +158,7 @@ class Bench:
 
     def _has_to_stop(self, then_s: float, rounds: int) -> bool:
         """Whether another round would go beyond the time there is, where `then_s` will be spent after it."""
-        if rounds >= speedup.LEAST_ROUNDS:
+        if rounds >= LEAST_ROUNDS:
             return then_s > self.plan.budget_s * (1.0 + OVER)
         # Fewer rounds tell nothing at all, and all time would be lost; of turns, a round may be a long one.
         return self.plan.turns > 0 and rounds > 0 and then_s > self.plan.budget_s * (1.0 + OVER_FOR_VERDICT)

@@ -18,7 +18,15 @@ from perfdoctor.facts.user_source.parse import Listing
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.note import Note
-from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd, Trial, Variant, VariantResult
+from perfdoctor.model.trial import (
+    LEAST_ROUNDS,
+    ORIGINAL,
+    Execution,
+    ExecutionEnd,
+    Trial,
+    Variant,
+    VariantResult,
+)
 from perfdoctor.redaction import redact
 from perfdoctor.runs import directory
 from perfdoctor.runs.types import RunRecords
@@ -30,7 +38,6 @@ from perfdoctor.trials.rounds import Bench
 from perfdoctor.trials.sandbox import leftovers, protect
 from perfdoctor.trials.settings import metric
 from perfdoctor.trials.settings.auto_values import resolve
-from perfdoctor.trials.statistics.speedup import LEAST_ROUNDS
 from perfdoctor.watch import command, samplers
 
 MOST_TIME = 10  # times what was given: more is not advised, so that trainings can take turns

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.errors import PerfdoctorError
-from perfdoctor.model.trial import Variant
+from perfdoctor.model.trial import LEAST_ROUNDS, Variant
 from perfdoctor.trials import plan
 from perfdoctor.trials.settings import flags, tweak_catalogue
 
@@ -260,7 +260,7 @@ def test_a_turn_holds_whole_epochs_where_they_are_short() -> None:
     made = take_turns(period=60)
     assert made is not None
     assert made.steps == made.turns * 60
-    assert made.rounds >= plan.LEAST_ROUNDS
+    assert made.rounds >= LEAST_ROUNDS
 
 
 def test_a_script_of_two_epochs_takes_turns_that_hold_one_together() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.launchers import PYTHON
 from perfdoctor.model.trial import (
+    LEAST_ROUNDS,
     OWN_ERROR,
     ExecutionSummary,
     Outcome,
@@ -210,8 +211,10 @@ def _next_steps(trial: Trial, cwd: str) -> Iterator[tuple[str, str | None]]:
                 f"{again} {FIGURE} -- {command(trial)}",
             )
         unclear = verdict.outcome is Outcome.NO_DIFFERENCE and gain and not is_narrow(gain)
-        if unclear and not kept:
-            more = f"--rounds {2 * max(3, len(verdict.executions))} --seconds {longer_s(trial):.0f}"
+        if (unclear or (verdict.too_few and not trial.interrupted)) and not kept:
+            more = (
+                f"--rounds {2 * max(LEAST_ROUNDS, len(verdict.executions))} --seconds {longer_s(trial):.0f}"
+            )
             yield "a longer trial may tell", f"{again} {more} -- {command(trial)}"
     if trial.interrupted:
         yield "the trial was interrupted: the same again measures to the end", None

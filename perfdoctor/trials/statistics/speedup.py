@@ -32,10 +32,8 @@ from statistics import fmean, median, variance
 
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.trial import Outcome, is_narrow
+from perfdoctor.model.trial import LEAST_ROUNDS, Outcome, is_narrow
 
-# Two have one degree of freedom: their 95 % interval is 13 standard errors wide to each side.
-LEAST_ROUNDS = 3
 # Fresh starts of the same two trainings differ by so much more than their turns do, by the layout of memory
 # and by what is cached, and by so large a share of what a change brings (docs/variability.md has the trials).
 STARTS, STARTS_OF_GAIN = 0.02, 0.05

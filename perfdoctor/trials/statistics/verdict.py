@@ -10,7 +10,16 @@ from statistics import median
 
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.trial import ORIGINAL, Execution, ExecutionEnd, Outcome, Place, Variant, VariantResult
+from perfdoctor.model.trial import (
+    LEAST_ROUNDS,
+    ORIGINAL,
+    Execution,
+    ExecutionEnd,
+    Outcome,
+    Place,
+    Variant,
+    VariantResult,
+)
 from perfdoctor.model.units import count
 from perfdoctor.trials.plan import LEAST_TURNS, resizing
 from perfdoctor.trials.statistics import losses, payoff, speedup
@@ -106,7 +115,7 @@ def verdict(
     failed = last if last.ending in BROKEN else None
     if failed is not None:
         finished = finished[:-1]
-        if len(Rounds.of(originals, finished).both) < speedup.LEAST_ROUNDS:
+        if len(Rounds.of(originals, finished).both) < LEAST_ROUNDS:
             return replace(result, outcome=BROKEN[failed.ending], because=_why_broken(failed))
         last = finished[-1]
     withdrawn = [place for execution in finished for place in execution.withdrawn]
@@ -132,8 +141,8 @@ def verdict(
     lost = [original for original in originals if original.ending in BROKEN]
     if not rounds.both and lost:
         return replace(result, because=f"the original failed: {_why_broken(lost[-1])}")
-    if len(rounds.both) < speedup.LEAST_ROUNDS:
-        because = f"only {len(rounds.both)} of at least {speedup.LEAST_ROUNDS} rounds were measured"
+    if len(rounds.both) < LEAST_ROUNDS:
+        because = f"only {len(rounds.both)} of at least {LEAST_ROUNDS} rounds were measured"
         return replace(result, because=because)
     result = _compared(result, rounds, planned_rounds, is_last)
     if failed is None:

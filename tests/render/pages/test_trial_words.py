@@ -246,6 +246,17 @@ def test_a_difference_that_could_not_be_told_takes_a_longer_trial():
     assert typed == "perfdoctor try --amp --amp-dtype bf16 --rounds 6 --seconds 741 -- train.py --epochs 3"
 
 
+def test_too_few_rounds_take_a_longer_trial_unless_somebody_ended_it():
+    few = replace(made.NOT_MEASURED, executions=(made.execution(), made.execution()))
+    ((sentence, typed),) = steps(few)
+    assert sentence == "a longer trial may tell"
+    assert typed.startswith("perfdoctor try --amp --amp-dtype bf16 --rounds 6 --seconds ")
+    assert [what for what, _ in steps(few, interrupted=True)] == [
+        "the trial was interrupted: the same again measures to the end"
+    ]
+    assert steps(replace(few, executions=(made.execution(),) * 3)) == []
+
+
 def test_a_narrow_interval_around_none_needs_no_longer_trial():
     assert steps(replace(made.UNCLEAR, speedup=Gain(0.995, 1.0, 1.005))) == []
 
