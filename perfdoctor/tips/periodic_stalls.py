@@ -63,6 +63,8 @@ def periodic_stalls(run: RunFacts, stalls: PeriodicStalls) -> Advice | None:
         at=(stalls.line.at,) if stalls.line is not None else (),
         code=_rarer(stalls) if stalls.every_steps is not None else None,
         bottleneck=charged(stalls.phase, stalls.line),
+        # The verdict charges what such a line calls line by line: a solver's steps are computing.
+        also=(Bottleneck.COMPUTE,) if _may_compute(stalls) else (),
     )
 
 
@@ -74,6 +76,11 @@ def _is_plain(run: RunFacts, stalls: PeriodicStalls) -> bool:
     """
     between = stalls.phase is Phase.OTHER and not stalls.collects
     return stalls.every_steps is not None and between and not run.on_device
+
+
+def _may_compute(stalls: PeriodicStalls) -> bool:
+    """Whether the line, of which nothing tells the kind, may call others that do."""
+    return stalls.phase is Phase.OTHER and stalls.line is not None and stalls.line.kind is None
 
 
 def _rarer(stalls: PeriodicStalls) -> str:

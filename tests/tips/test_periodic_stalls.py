@@ -38,6 +38,12 @@ def test_time_goes_to_the_class_of_the_phase_or_of_its_line():
     assert tip(run(), stalling(phase=Phase.FORWARD)).bottleneck is Bottleneck.COMPUTE
 
 
+def test_a_line_of_no_kind_may_call_what_computes():
+    assert tip(run(), stalling()).also == (Bottleneck.COMPUTE,)
+    assert tip(run(), stalling(kind="host")).also == ()
+    assert tip(run(), stalling(text=None)).also == ()
+
+
 def test_steps_alone_are_enough_to_tell_an_interval_in_steps():
     advice = tip(run(), stalling(text=None))
     assert (advice.at, len(advice.because)) == ((), 3)
