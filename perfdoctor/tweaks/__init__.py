@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..probe.trial.by_hand import Argument, Around, Autocast, Method, Statement
+from ..probe.trial.by_hand import Argument, Around, Autocast, Method, OfArgument, Statement
 from ..probe.trial.tweak import (
     AT_ONCE,
     AUTO,
@@ -40,6 +40,7 @@ __all__ = [
     "Declared",
     "Method",
     "NoChoice",
+    "OfArgument",
     "OneOf",
     "Statement",
     "WatchedRun",

@@ -18,14 +18,23 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from ..probe.trial.by_hand import Method, OfArgument
 from ..probe.trial.tweak import ROUNDING, Tweaking, tweak
 from ..probe.wrapping import Args, Kwargs
 from ._modules import before_ddp, is_lazy, mapped, name_of, on_root_calls
 
-FOUR_D = 4  # batch, channels, height, width: the one layout that channels-last is for
+FOUR_D, FIVE_D = 4, 5  # batch, channels, height, width: the one layout that channels-last is for
+WAS, BECAME = "NCHW", "NHWC"
 
 
-@tweak("--channels-last", ROUNDING)
+@tweak(
+    "--channels-last",
+    ROUNDING,
+    edits=[
+        Method("to(memory_format=torch.channels_last)", BECAME),
+        OfArgument("contiguous(memory_format=torch.channels_last)", BECAME),
+    ],
+)
 def channels_last(here: Tweaking) -> None:
     """Convert models with 2-D convolutions, and what goes into them."""
     torch = here.torch
@@ -41,10 +50,21 @@ def channels_last(here: Tweaking) -> None:
             return tensor
         return tensor.contiguous(memory_format=torch.channels_last)
 
+    def argument(module: Any, which: Any, given: Any) -> Any:
+        changed = mapped(torch, given, reordered)
+        if changed is not given:
+            model = name_of(module)
+            plain = isinstance(given, torch.Tensor)
+            what = OfArgument.place(which, model) if plain else f"{type(given).__name__} given to {model}"
+            here.applied(what, WAS, BECAME)
+        return changed
+
     def before(module: Any, args: Args, kwargs: Kwargs) -> Any:
         if not convert(module):
             return None
-        return mapped(torch, args, reordered), mapped(torch, kwargs, reordered), None
+        by_place = tuple(argument(module, index, given) for index, given in enumerate(args))
+        by_name = {name: argument(module, name, given) for name, given in kwargs.items()}
+        return by_place, by_name, None
 
     before_ddp(here, convert)
     on_root_calls(here, before)
@@ -65,5 +85,7 @@ def _converted(here: Tweaking, module: Any) -> bool:
         return False
     # not `module.to`, which tries it on 5-D tensors as well, and fails
     module._apply(lambda held: held.to(memory_format=torch.channels_last) if held.dim() == FOUR_D else held)
-    here.applied(name_of(module), "NCHW", "NHWC")
+    held = (*module.parameters(), *module.buffers())
+    rest = ", but for its 5-D tensors" if any(tensor.dim() == FIVE_D for tensor in held) else ""
+    here.applied(name_of(module) + rest, WAS, BECAME)
     return True

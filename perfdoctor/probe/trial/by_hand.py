@@ -6,6 +6,7 @@ tweak told of: by what was changed there, and to what.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Optional, Sequence, Tuple
 
 BF16_ON = "bfloat16 on "  # and the type of a device: what a model under autocast became
@@ -111,5 +112,24 @@ class Method:
         self.became = became
 
     def fits(self, what: str, now: Any) -> bool:
-        """Whether that is what it became."""
-        return bool(now == self.became)
+        """Whether that is what it became: then `what` is the name of its class and nothing else."""
+        return what.isidentifier() and bool(now == self.became)
+
+
+class OfArgument:
+    """A method of an argument that a model is called with, called on it: `text` with its own arguments."""
+
+    PLACE = re.compile(r"argument (\w+) of (\w+)")  # its number, from 1 on, or its name; the model's class
+
+    def __init__(self, text: str, became: str) -> None:
+        self.text = text
+        self.became = became
+
+    @staticmethod
+    def place(argument: Any, model: str) -> str:
+        """What a tweak tells of an argument that it changed: its index, or its name."""
+        return f"argument {argument + 1 if isinstance(argument, int) else argument} of {model}"
+
+    def fits(self, what: str, now: Any) -> bool:
+        """Whether that is what an argument became."""
+        return self.PLACE.fullmatch(what) is not None and bool(now == self.became)

@@ -12,19 +12,19 @@ from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location
 from perfdoctor.model.trial import Place, Setting, Trial, VariantResult
 from perfdoctor.trials import trial_file
-from perfdoctor.trials.edits import arguments, models, statements
+from perfdoctor.trials.edits import arguments, autocast, models, statements
 from perfdoctor.trials.edits.arguments import Written
 from perfdoctor.trials.edits.script_text import ByHand, ScriptText, TextEdit
 from perfdoctor.trials.settings import tweak_catalogue
-from perfdoctor.tweaks import Argument, Around, Autocast, Method, Statement
+from perfdoctor.tweaks import Argument, Around, Autocast, Method, OfArgument, Statement
 
 TOGETHER = "it goes with another change of this line"
 NO_NEWLINE = "\\ No newline at end of file\n"
 # What starts a module in place of `python -m`, and is given the script itself.
 LAUNCHERS = frozenset(("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"))
 
-Way = Argument | Around | Autocast | Method | Statement  # to write a change
-AtLine = Argument | Around | Autocast | Method
+Way = Argument | Around | Autocast | Method | OfArgument | Statement  # to write a change
+AtLine = Argument | Around | Autocast | Method | OfArgument
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,9 @@ class _Draft:
             if isinstance(way, Around):
                 edits = statements.around(script, at.line, way.context)
             elif isinstance(way, Autocast):
-                edits = models.under(script, at.line, place.what, way.context(place.now))
+                edits = autocast.under(script, at.line, place.what, way.context(place.now))
+            elif isinstance(way, OfArgument):
+                edits = models.on_argument(script, at.line, place.what, way.text)
             else:
                 edits = models.behind_making(script, at.line, place.what, way.text)
             return _PlaceEdits(setting, place, file, Written(tuple(edits), frozenset()))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 import textwrap
 from dataclasses import replace
 from pathlib import Path
@@ -9,40 +10,12 @@ import pytest
 from perfdoctor.model.measured import Location
 from perfdoctor.model.trial import Place, Setting, Variant
 from perfdoctor.probe.trial.tweak import ROUNDING
-from perfdoctor.trials.edits.models import behind_making, under
+from perfdoctor.trials.edits.models import behind_making, on_argument
 from perfdoctor.trials.edits.patch_file import of_variant
-from perfdoctor.trials.edits.script_text import ByHand, ScriptText
+from perfdoctor.trials.edits.script_text import ByHand
 from tests.support import trial_results
 from tests.support.applying import ran
-
-CONTEXT = 'torch.autocast("cpu", dtype=torch.bfloat16)'
-HEAD = """\
-import torch
-from torch import nn
-from helpers import log, prepare
-
-
-class Net(nn.Module):
-    def forward(self, x):
-        return x
-
-
-criterion = nn.MSELoss()
-"""
-
-
-def read(tmp_path: Path, text: str) -> tuple[ScriptText, int]:
-    """A script that begins as most do, and its line that is marked by `# here`."""
-    whole = HEAD + textwrap.dedent(text)
-    file = tmp_path / "train.py"
-    file.write_text(whole)
-    line = next(number for number, said in enumerate(whole.splitlines(), 1) if "# here" in said)
-    return ScriptText(file), line
-
-
-def mixed(tmp_path: Path, text: str, kind: str = "Net") -> str:
-    script, line = read(tmp_path, text)
-    return script.edited(under(script, line, kind, CONTEXT)).removeprefix(HEAD)
+from tests.support.marked_script import CONTEXT, HEAD, mixed, read
 
 
 def compiled(tmp_path: Path, text: str, kind: str = "Net") -> str:
@@ -51,106 +24,6 @@ def compiled(tmp_path: Path, text: str, kind: str = "Net") -> str:
 
 
 NOT_SHOWN = "does not show which call|no single statement|calls nothing that is"
-
-
-# ---------------------------------------------------------------- under autocast
-
-
-@pytest.mark.parametrize(
-    ("said", "instead"),
-    [
-        ("logits = model(x)  # here",
-         f"with {CONTEXT}:\n        logits = model(x).float()  # here"),
-        ("logits = model(x.to(device)[:, 1:] / 255, t=t.long())  # here",
-         f"with {CONTEXT}:\n        logits = model(x.to(device)[:, 1:] / 255, t=t.long()).float()  # here"),
-        ("model(x)  # here", f"with {CONTEXT}:\n        model(x)  # here"),
-        ("bank[(x @ y).argmax()] = model(x)  # here",
-         f"with {CONTEXT}:\n        output = model(x)\n    bank[(x @ y).argmax()] = output.float()  # here"),
-        ("total @= model(x)  # here",
-         f"with {CONTEXT}:\n        output = model(x)\n    total @= output.float()  # here"),
-        ("loss = criterion(reduce=1, other=model(x))  # here",
-         f"with {CONTEXT}:\n        output = model(x)\n    loss = criterion(reduce=1, other=output.float())  # here"),
-        ("return model(x)  # here", f"with {CONTEXT}:\n        return model(x).float()  # here"),
-        ("loss = criterion(model(x), y)  # here",
-         f"with {CONTEXT}:\n        output = model(x)\n    loss = criterion(output.float(), y)  # here"),
-        ("loss = nn.functional.mse_loss(model(x).squeeze(-1), y)  # here",
-         f"with {CONTEXT}:\n        output = model(x)\n    loss = nn.functional.mse_loss(output.float().squeeze(-1), y)  # here"),
-        ("total += weight * criterion(model(x[:, 1:]), y).item()  # here",
-         f"with {CONTEXT}:\n        output = model(x[:, 1:])\n    total += weight * criterion(output.float(), y).item()  # here"),
-        ("loss = criterion(\n        model(  # here\n            x), y)",
-         f"with {CONTEXT}:\n        output = model(  # here\n                x)\n    loss = criterion(\n        output.float(), y)"),
-    ],
-)  # fmt: skip
-def test_the_call_of_the_model_goes_below_autocast(said: str, instead: str, tmp_path: Path) -> None:
-    before = f"model = Net()\n\n\ndef step(x, y, total, weight):\n    {said}\n"
-    assert mixed(tmp_path, before) == before.replace(said, instead)
-
-
-@pytest.mark.parametrize(
-    ("said", "because"),
-    [
-        ("loss = criterion(prepare(x), model(x))  # here", "computes something else before"),
-        ("loss = criterion(model(x), y); log(loss)  # here", "no statement that is over"),
-        ("if model(x).sum() > 0:  # here\n        pass", "no statement that is over"),
-        ("loss = [model(each) for each in x]  # here", "computes something else before"),
-        ("loss = x and model(x)  # here", "computes something else before"),
-        ("late = lambda: model(x)  # here", "no statement that is over"),
-        ("loss = criterion(model(x), model(y))  # here", "does not show which call is that of Net"),
-        ("loss = step(x)  # here", "calls nothing that is Net"),
-        ("loss = x.to(device)  # here", "calls nothing that is Net"),
-        ("a[model(x)] = 1  # here", "computes something else before"),
-        ("loss = x + self.parts[0](x)  # here", "does not show which call is that of Net"),
-        ("y = prior(x) + agent.policy.net(x)  # here", "does not show which call is that of Net"),
-        ("y = self.net(transform(x))  # here", "does not show which call is that of Net"),
-        ("y = model(x := y)  # here", "cannot be parted"),
-        ("loss = model.aux + criterion(model(x), y)  # here", "computes something else before"),
-        ("y = model(torch.stack(list(x)))  # here", "which autocast would round"),
-        ("x = map(prepare, y)\n    y = model(*x)  # here", "which autocast would round"),
-        ("teacher = torch.load(x)\n    y = model(x) - teacher(x)  # here", "does not show which call"),
-        ("sample = student.generate(x)  # here", "does not show which call"),
-        ("y = model(len(x), *(each @ x for each in y))  # here", "which autocast would round"),
-        ("loss = criterion(\n        model\n        (x), y)  # here", "cannot be parted"),
-        ("import torch.nn\n    y = model(x)  # here", "does not begin with `import torch`"),
-        ("y = model(prepare(x))  # here", r"computes prepare\(x\) for Net, which autocast would round"),
-        ("y = model(scale=x @ y)  # here", "which autocast would round"),
-    ],
-)  # fmt: skip
-def test_what_may_mean_something_else_is_left_to_a_person(said: str, because: str, tmp_path: Path) -> None:
-    before = f"model = Net()\n\n\ndef step(x, y):\n    {said}\n"
-    with pytest.raises(ByHand, match=because):
-        mixed(tmp_path, before)
-
-
-def test_which_of_two_is_the_model_is_known_by_what_callers_hand_in(tmp_path: Path) -> None:
-    before = "def step(model, measure, x, output):\n    loss = measure(model(x), output)  # here\n"
-    with pytest.raises(ByHand, match="does not show which call"):
-        mixed(tmp_path, before)
-    for called in (
-        "step(Net(), nn.MSELoss(), 1, 2)\n",
-        "own = Net()\nstep(own, x=1, output=2, measure=criterion)\n",
-    ):
-        # and what it returns gets a name that the file does not use
-        assert "outputs = model(x)\n    loss = measure(outputs.float(), output)" in mixed(
-            tmp_path, before + called
-        )
-    with pytest.raises(ByHand, match="does not show which call"):
-        mixed(tmp_path, before + "step(Net(), nn.MSELoss(), 1, 2)\nstep(Net(), Net(), 1, 2)\n")
-
-
-def test_a_module_of_lightning_is_told_the_trainers_own_way(tmp_path: Path) -> None:
-    before = (
-        "class Task(L.LightningModule):\n    def __init__(self):\n        self.net = Net()\n\n"
-        "    def training_step(self, x):\n        y = self.net(x)  # here\n        return y\n"
-    )
-    with pytest.raises(ByHand, match="precision='bf16-mixed'"):
-        mixed(tmp_path, before)
-
-
-def test_without_torch_by_its_name(tmp_path: Path) -> None:
-    file = tmp_path / "train.py"
-    file.write_text("from torch import nn\nmodel = Net()\ny = model(1)\n")
-    with pytest.raises(ByHand, match="does not begin with `import torch`"):
-        under(ScriptText(file), 3, "Net", CONTEXT)
 
 
 # ---------------------------------------------------------------- behind what makes it
@@ -336,6 +209,70 @@ def test_a_class_of_another_file(tmp_path: Path) -> None:
     assert "model = Large(3)\nmodel.compile()\n" in compiled(tmp_path, before, "Large")
 
 
+# ---------------------------------------------------------------- what it is called with
+
+LAST = "contiguous(memory_format=torch.channels_last)"
+
+
+def reordered(tmp_path: Path, text: str, argument: str) -> str:
+    script, line = read(tmp_path, text)
+    return script.edited(on_argument(script, line, f"argument {argument} of Net", LAST)).removeprefix(HEAD)
+
+
+@pytest.mark.parametrize(
+    ("said", "argument", "instead"),
+    [
+        ("loss = criterion(model(x), y)", "1", f"loss = criterion(model(x.{LAST}), y)"),
+        ("y = model(t, x[0])", "2", f"y = model(t, x[0].{LAST})"),
+        ("y = model(t, images=batch['x'].to(device))", "images", f"y = model(t, images=batch['x'].to(device).{LAST})"),
+        ("y = model(x / 255 - 0.5)", "1", f"y = model((x / 255 - 0.5).{LAST})"),
+        ("y = model((x - m), *rest)", "1", f"y = model(((x - m).{LAST}), *rest)"),
+        ("y = model(x if clean else -x)", "1", f"y = model((x if clean else -x).{LAST})"),
+    ],
+)  # fmt: skip
+def test_a_method_is_called_on_what_the_model_is_given(
+    said: str, argument: str, instead: str, tmp_path: Path
+) -> None:
+    before = f"model = Net()\n{said}  # here\n"
+    assert reordered(tmp_path, before, argument) == before.replace(said, instead)
+
+
+@pytest.mark.parametrize(
+    ("said", "argument"),
+    [
+        ("y = model(*batch)", "1"),
+        ("y = model(*heads, x)", "2"),
+        ("y = model(**batch)", "images"),
+        ("y = model(x)", "2"),
+        ("y = model(x for x in y)", "1"),
+        ("y = model(x) + model(y)", "1"),
+        ("y = criterion(x)", "1"),
+    ],
+)
+def test_an_argument_that_does_not_show_is_left_to_a_person(said: str, argument: str, tmp_path: Path) -> None:
+    with pytest.raises(ByHand):
+        reordered(tmp_path, f"model = Net()\n{said}  # here\n", argument)
+
+
+def test_what_needs_torch_by_its_name(tmp_path: Path) -> None:
+    text = "torch = None\nmodel = Net()\nmodel(x)  # here\n"
+    script, line = read(tmp_path, text)
+    for write in (
+        lambda: on_argument(script, line, "argument 1 of Net", LAST),
+        lambda: behind_making(script, line, "Net", f"to({LAST})"),
+    ):
+        with pytest.raises(ByHand, match="does not begin with `import torch`"):
+            write()
+
+
+def test_torchs_own_containers_are_moved_as_any_model(tmp_path: Path) -> None:
+    script, line = read(tmp_path, "model = nn.Sequential(nn.Conv2d(1, 1, 1))\nmodel(x)  # here\n")
+    written = script.edited(
+        behind_making(script, line, "Sequential", "to(memory_format=torch.channels_last)")
+    )
+    assert "\nmodel.to(memory_format=torch.channels_last)\n" in written
+
+
 # ---------------------------------------------------------------- what is written, and what was tried
 
 SCRIPT = """\
@@ -367,25 +304,50 @@ train(Net(), nn.MSELoss())
 """
 
 
+IMAGES = """\
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Conv2d(3, 16, 3), nn.Conv2d(16, 4, 3)
+
+    def forward(self, x):
+        return self.last(self.first(x).relu()).mean((2, 3))
+
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for step in range(8):
+    x = torch.rand(8, 3, 12, 12)
+    loss = model(x - 0.5).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
 @pytest.mark.process
-def test_what_is_written_computes_what_the_trial_did_bit_for_bit(tmp_path: Path) -> None:
-    tried = ran(tmp_path, SCRIPT, {"amp": {}}, 8)
-    script = tmp_path / "script.py"
-    (place,) = tried.told.applied
-    told = Place(
-        "amp", place["what"], Location(str(script), place["at"]["line"], "train"), None, place["now"]
-    )
-    executions = (trial_results.execution(applied=(told,)),)
-    settings = (Setting("amp", ("--amp",), {}, ROUNDING),)
-    result = replace(trial_results.FASTER, variant=Variant(settings), executions=executions)
-    trial = trial_results.trial(result, cwd=str(tmp_path), command=("python", "script.py"))
-    found = of_variant(trial, result)
-    assert found.by_hand == ()
-    text = ScriptText(script)
-    patched = text.edited(under(text, place["at"]["line"], "Net", CONTEXT))
-    assert [line[1:] for line in found.diff.splitlines() if line[:1] == "+" and line[:2] != "++"] == [
-        line for line in patched.splitlines() if line not in SCRIPT.splitlines()
+@pytest.mark.parametrize(("tweak", "script"), [("amp", SCRIPT), ("channels_last", IMAGES)])
+def test_what_is_written_computes_what_the_trial_did_bit_for_bit(
+    tweak: str, script: str, tmp_path: Path
+) -> None:
+    tried = ran(tmp_path, script, {tweak: {}}, 8)
+    file, flag = tmp_path / "script.py", tweak.replace("_", "-")
+    places = [
+        Place(flag, told["what"], Location(str(file), told["at"]["line"], "f"), None, told["now"])
+        for told in tried.told.applied
     ]
+    executions = (trial_results.execution(applied=tuple(places)),)
+    settings = (Setting(flag, (f"--{flag}",), {}, ROUNDING),)
+    result = replace(trial_results.FASTER, variant=Variant(settings), executions=executions)
+    found = of_variant(
+        trial_results.trial(result, cwd=str(tmp_path), command=("python", "script.py")), result
+    )
+    assert found.by_hand == ()
+    subprocess.run(["patch", "-p1"], input=found.diff, text=True, cwd=tmp_path, check=True)
     # the first row has no loss: it holds what came before the first step
-    assert ran(tmp_path, patched, {}, 8).losses[1:] == tried.losses[1:]
-    assert ran(tmp_path, SCRIPT, {}, 8).losses[1:] != tried.losses[1:]
+    assert ran(tmp_path, file.read_text(), {}, 8).losses[1:] == tried.losses[1:]
+    assert ran(tmp_path, script, {}, 8).losses[1:] != tried.losses[1:]

@@ -327,6 +327,8 @@ WRITTEN = [
     ("compile", "Net", "compiled (max-autotune)", "net(x)", 'net.compile(mode="max-autotune")'),
     ("compile", "Net", "compiled (default)", "Trainer(net, TrainingArguments('out')).train()",
      "Trainer(net, TrainingArguments('out', torch_compile=True)).train()"),
+    ("channels-last", "Net", "NHWC", "net(x)", "net.to(memory_format=torch.channels_last)"),
+    ("channels-last", "argument 1 of Net", "NHWC", "net(x)", "net(x.contiguous(memory_format=torch.channels_last))"),
     ("no-grad-eval", "passes in eval mode recording gradients", False, "model(x)", "with torch.no_grad():\n        model(x)"),
 ]  # fmt: skip
 
