@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from types import FrameType
+from functools import cache
+from types import CodeType, FrameType
 from typing import Any, Dict, List, Optional
 
 from .stand_ins import stands_in
@@ -70,6 +71,29 @@ def user_frames() -> List[FrameType]:
 def user_lines() -> List[Dict[str, Any]]:
     """Their lines, innermost first."""
     return [line_of(frame) for frame in user_frames()]
+
+
+def making_line(made: object) -> Optional[Dict[str, Any]]:
+    """The user's line that calls the class of an object whose constructors run; None where a library does."""
+    frame: Optional[FrameType] = sys._getframe(1)
+    while frame is not None and (_is_ours(frame.f_code) or _constructs(frame, made)):
+        frame = frame.f_back
+    return None if frame is None or not _runs_users(frame) else line_of(frame)
+
+
+def _is_ours(code: CodeType) -> bool:
+    return stands_in(code) or _lies_beside(code.co_filename)
+
+
+@cache
+def _lies_beside(filename: str) -> bool:
+    return os.path.realpath(filename).startswith(_OURS)
+
+
+def _constructs(frame: FrameType, made: object) -> bool:
+    code = frame.f_code
+    is_constructor = code.co_name == "__init__" and code.co_argcount > 0
+    return is_constructor and frame.f_locals.get(code.co_varnames[0]) is made
 
 
 def line_of(frame: FrameType) -> Dict[str, Any]:

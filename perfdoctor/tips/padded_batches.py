@@ -3,14 +3,15 @@
 ## What it sees
 A few batches of the training loader, before they are copied to a device (or the model's inputs, where no
 loader delivers tensors), hold rows of integers most of which end or begin with one value that hardly occurs
-elsewhere, or that a mask marks. A large part of all positions is such padding, and forward and backward take
-a large share of the step. Batches of features or sound are not checked.
+elsewhere, or that a mask marks; or frames of features, `[batch, time, features]` or `[batch, features,
+time]`, of which a mask or a tensor of lengths in the batch says where they end. A large part of all positions
+is such padding, and forward and backward take a large share of the step. Sound as samples is not checked.
 
 ## By hand
 Pad each batch to its own longest sequence, in the collate function, instead of all data to one length:
 
-    def collate(texts):
-        return torch.nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=PAD)
+    def collate(sequences):
+        return torch.nn.utils.rnn.pad_sequence(sequences, batch_first=True, padding_value=PAD)
 
     tokenizer(text, truncation=True)                                 # without padding="max_length", then
     DataLoader(..., collate_fn=DataCollatorWithPadding(tokenizer))   # transformers
@@ -81,7 +82,7 @@ CALLS_S = (0.2e-3, 0.1e-3, 0.0)  # of a module: some operations, forward and bac
 PAIRS, PAIRS_AT = (0.0, 0.2, 0.7), 256
 SHOWN = 2  # lines that pad
 
-OWN = "pad_sequence(texts, batch_first=True)  # in collate_fn: pads to the longest of the batch"
+OWN = "pad_sequence(sequences, batch_first=True)  # in collate_fn: pads to the longest of the batch"
 TOKENIZED = "tokenizer(texts, truncation=True)  # without padding: {collator} pads each batch"
 # Odd lengths keep 16-bit products and attention off the fast path, and each new one may have kernels chosen.
 # Positions: what lengths are rounded up to, in rows up to SHORT and in longer.

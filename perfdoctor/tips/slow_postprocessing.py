@@ -2,7 +2,8 @@
 
 ## What it sees
 Stack samples fall into lines of the training loop on which no update depends, as the source shows, and which
-neither log nor save. A line that calls code which cannot be followed is left out.
+neither log nor save; or into lines of a hook or callback whose results are printed or logged and nothing
+else. A line that calls code which cannot be followed is left out.
 
 ## By hand
     if step % 50 == 0:
@@ -68,7 +69,7 @@ def slow_postprocessing(run: RunFacts, step: StepFacts, between: BetweenStepsFac
         ),
         change=removes(low, share * (1 - 1 / EVERY), share),
         at=tuple(dict.fromkeys(places)),
-        code=_moved(top) if metrics else _rarer(lines[:SHOWN]),
+        code=_moved(top) if metrics and top.test is None else _rarer(lines[:SHOWN]),
     )
 
 
@@ -92,6 +93,8 @@ def _is_metric(line: BetweenLine) -> bool:
 def _rarer(lines: Sequence[BetweenLine]) -> str:
     """The line as it is, where nothing else needs what it binds; else that all of them go together."""
     text = lines[0].at.text or "..."
+    if lines[0].test is not None:
+        return f"if {lines[0].test}:  # where its result is read\n    {text}"
     numbers = sorted({line.at.line for line in lines if line.at.file == lines[0].at.file})
     if len(numbers) > 1:
         told = f"lines {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}, and what only they need"

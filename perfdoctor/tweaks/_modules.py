@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
+import weakref
 from _thread import get_ident
-from typing import Any, Callable, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from ..probe.trial.tweak import Tweaking
+from ..probe.user_frames import LIBRARIES, library_between, making_line
 from ..probe.wrapping import Args, Kwargs
 
 Before = Callable[[Any, Args, Kwargs], Optional[Tuple[Args, Kwargs, Any]]]
 After = Callable[[Any, Any], Any]
 
 MARK = "__perfdoctor_roots__"  # on the wrapper of nn.Module.__call__
+TRANSFORMERS = LIBRARIES[0]  # whose Trainer is told by an argument what is done to its model
 OUTSIDE_BACKWARD = -1  # what torch answers where no backward pass runs
 
 
@@ -43,6 +46,38 @@ def before_ddp(here: Tweaking, change: Callable[[Any], object]) -> None:
         change(args[1] if len(args) > 1 else kwargs["module"])
 
     here.alter(here.torch.nn.parallel.DistributedDataParallel, "__init__", before)
+
+
+class Makers:
+    """Which of the user's lines made each module, from now on."""
+
+    def __init__(self, here: Tweaking) -> None:
+        # by id: a class may have a hash of its own, of attributes that its constructor has yet to set
+        self._made: Dict[int, Tuple[weakref.ref[Any], Optional[Dict[str, Any]]]] = {}
+        here.alter(here.torch.nn.Module, "__init__", self._before, method=True)
+
+    def _before(self, args: Args, kwargs: Kwargs) -> None:
+        module = args[0]
+        known = self._made.get(id(module))
+        if known is None or known[0]() is not module:  # constructors call those of their bases
+            self._made[id(module)] = weakref.ref(module), making_line(module)
+
+    def line(self, module: Any) -> Optional[Dict[str, Any]]:
+        """The line that made a module, and no other than its parts and what it is a part of.
+
+        None where it is not known, and where transformers' Trainer calls the module: then the line of the
+        call tells more.
+        """
+        module = getattr(module, "_orig_mod", module)
+        line = next((at for ref, at in self._made.values() if ref() is module), None)
+        if line is None or library_between() == TRANSFORMERS:
+            return None
+        beside = (other for ref, at in self._made.values() if at == line and (other := ref()) is not None)
+        return line if all(_holds(module, other) or _holds(other, module) for other in beside) else None
+
+
+def _holds(module: Any, part: Any) -> bool:
+    return any(each is part for each in module.modules())
 
 
 def name_of(module: Any) -> str:

@@ -26,7 +26,7 @@ from typing import Any, Optional
 from ..probe.trial.by_hand import Argument, Method
 from ..probe.trial.tweak import COMPILED, ROUNDING, OneOf, Tweaking, tweak
 from ..probe.wrapping import Args, Kwargs
-from ._modules import name_of, on_root_calls
+from ._modules import Makers, name_of, on_root_calls
 
 MODES = ("default", "reduce-overhead", "max-autotune")
 COMPILED_IN = "compiled ({})"
@@ -49,6 +49,7 @@ def compile(here: Tweaking, compile_mode: str = "default") -> None:
     """Compile every model at its first training call."""
     torch = here.torch
     seen: weakref.WeakSet[Any] = weakref.WeakSet()
+    makers = Makers(here)
 
     def before(module: Any, args: Args, kwargs: Kwargs) -> None:
         if module in seen or not module.training or not torch.is_grad_enabled():
@@ -56,13 +57,13 @@ def compile(here: Tweaking, compile_mode: str = "default") -> None:
         seen.add(module)
         because = _why_not(torch, module)
         if because is not None:
-            here.left_alone(name_of(module), because)
+            here.left_alone(name_of(module), because, makers.line(module))
             return
         # What module.compile() does, but for the partial: without it, a model that is one of torch's own
         # containers stays uncompiled, without a word (pytorch#150915).
         whole = functools.partial(module._call_impl)
         module._compiled_call_impl = torch.compile(whole, mode=compile_mode)
-        here.applied(name_of(module), "eager", COMPILED_IN.format(compile_mode))
+        here.applied(name_of(module), "eager", COMPILED_IN.format(compile_mode), makers.line(module))
 
     on_root_calls(here, before)
 

@@ -36,6 +36,29 @@ def test_the_line_is_the_innermost_one_of_the_user():
     assert line["function"] == "<lambda>"
 
 
+class Made:
+    def __init__(self):
+        self.at = user_frames.making_line(self)
+
+
+class MadeOfMore(Made):
+    def __init__(self):
+        super().__init__()
+        self.part = Made()
+
+
+def test_what_makes_an_object_is_the_line_that_calls_its_class():
+    made = MadeOfMore()
+    assert made.at["function"] == "test_what_makes_an_object_is_the_line_that_calls_its_class"
+    assert made.part.at["function"] == "__init__"
+
+
+def test_what_a_library_makes_has_no_line():
+    library = {}
+    exec(compile("def make(kind): return kind()", "/v/site-packages/hub/factory.py", "exec"), library)
+    assert library["make"](Made).at is None
+
+
 def test_callers_are_told_from_the_inside_out():
     def inner():
         return user_frames.user_lines()

@@ -46,6 +46,16 @@ def test_a_metric_belongs_into_validation():
     assert "validation" in (advice.code or "")
 
 
+def test_what_is_read_every_so_many_steps_is_done_then():
+    found = between(0.2, text="self.latest = self.table.score(state)")
+    (line,) = found.lines
+    advice = tip(run(), STEP, replace(found, lines=(replace(line, test="state.step % self.every == 0"),)))
+    assert advice is not None
+    assert advice.code == (
+        "if state.step % self.every == 0:  # where its result is read\n    self.latest = self.table.score(state)"
+    )
+
+
 def test_on_a_device_it_may_be_hidden():
     assert gain(tip(GPU, STEP, between(0.2, text="stats.update(net)"))).low == pytest.approx(1.0)
 

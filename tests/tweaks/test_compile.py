@@ -119,6 +119,34 @@ def test_two_models_are_two_graphs() -> None:
     assert [place["what"] for place in told.applied] == ["Model", "Sequential"]
 
 
+def test_the_place_is_where_the_model_was_made() -> None:
+    with applied("compile") as told:
+        made = model()
+        losses(made, 2)
+    (place,) = told.applied
+    assert place["at"]["function"] == "model"
+
+
+def test_of_two_that_one_line_made_the_place_is_the_call() -> None:
+    with applied("compile") as told:
+        first, second = model(), model()
+        losses(first, 2)
+        losses(second, 2)
+    assert [place["at"]["function"] for place in told.applied] == ["losses"]
+    assert second._compiled_call_impl is not None
+
+
+def test_a_wrapper_of_the_same_line_is_no_other_model() -> None:
+    with alone(), applied("compile") as told:
+        wrapper = nn.parallel.DistributedDataParallel(Model())
+        losses(wrapper, 2)
+    (place,) = told.applied
+    assert (place["what"], place["at"]["function"]) == (
+        "Model",
+        "test_a_wrapper_of_the_same_line_is_no_other_model",
+    )
+
+
 def test_inside_ddp_the_wrapped_module_is_compiled() -> None:
     with alone():
         module = model()

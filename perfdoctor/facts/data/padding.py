@@ -15,6 +15,7 @@ from perfdoctor.facts.script.model_and_optimizers import files_of
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.user_source.growing_names import written
 from perfdoctor.facts.user_source.parse import Listing, Sources, calls, names_in, statements
+from perfdoctor.facts.user_source.project import project_files
 from perfdoctor.model.batch import BatchFacts
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LoaderFacts, Location
@@ -100,7 +101,7 @@ def padding_facts(
         return None
     if any(event.dimension for event in rank.of(BatchLayoutEvent)):
         return TIME_FIRST
-    files = _files(rank, loader, batch)
+    files = _files(rank, loader, batch, sources)
     multiple = _multiple(tensors, rounded_to(files, sources))
     count = sum(len(rows.lengths) for rows in tensors)
     longest = sum(max(rows.lengths) * len(rows.lengths) for rows in tensors)
@@ -205,39 +206,65 @@ def _is_padding(events: Sequence[PaddingEvent]) -> bool:
 
 
 def _files(
-    rank: RankRecords, loader: LoaderFacts | Missing | None, batch: BatchFacts | Missing | None
+    rank: RankRecords,
+    loader: LoaderFacts | Missing | None,
+    batch: BatchFacts | Missing | None,
+    sources: Sources,
 ) -> list[str]:
-    """The user's files in which batches are prepared, then those in which models are."""
+    """Files in which batches are prepared, then those in which models are, then what they import."""
     files = [loader.at.file] if isinstance(loader, LoaderFacts) and loader.at else []
     if isinstance(batch, BatchFacts):
         files += [line.at.file for cost in batch.costs for line in cost.lines]
-    return list(dict.fromkeys((*files, *files_of(rank))))
+    return project_files((*files, *files_of(rank)), sources)
 
 
 def _lines(files: Sequence[str], sources: Sources) -> Iterator[Location]:
     for file in files:
         listing = sources.file(file)
         nodes = ast.walk(listing.tree) if listing.tree is not None else ()
-        padding = [node for node in nodes if isinstance(node, (ast.expr, ast.stmt)) and _pads(node)]
-        allocated = (line for node in padding if (line := _allocated(listing, node)) is not None)
-        for line in sorted({*(node.lineno for node in padding), *allocated}):
+        found: set[int] = set()
+        for node in nodes:
+            pads = isinstance(node, (ast.expr, ast.stmt)) and _pads(node)
+            made = _allocated(listing, node) if isinstance(node, ast.Subscript) and _fills(node) else None
+            found |= {node.lineno} if pads else set()  # type: ignore[attr-defined]
+            found |= {node.lineno, made} if made is not None else set()  # type: ignore[attr-defined]
+        for line in sorted(found):
             yield Location(file, line, None, sources.text(file, line))
 
 
-def _allocated(listing: Listing, node: ast.expr | ast.stmt) -> int | None:
+def _fills(node: ast.Subscript) -> bool:
+    """Whether it fills the beginning of a row."""
+    begins = (each for each in ast.walk(node.slice) if isinstance(each, ast.Slice) and each.lower is None)
+    return isinstance(node.ctx, ast.Store) and any(each.upper is not None for each in begins)
+
+
+def _allocated(listing: Listing, node: ast.Subscript) -> int | None:
     """The line that makes the rows whose beginnings another fills: `rows = torch.zeros(n, width)`."""
-    if not isinstance(node, ast.Subscript):
-        return None
     filled, scope = written(node), listing.scope(node.lineno)
+    before = [
+        each for each in (statements(scope.body) if scope is not None else ()) if each.lineno < node.lineno
+    ]
+    looped = (each for each in before if isinstance(each, ast.For))
+    filled = next((of for each in looped if (of := _part_of(each, filled)) is not None), filled)
     made = (
         statement.lineno
-        for statement in (statements(scope.body) if scope is not None else ())
+        for statement in before
         if isinstance(statement, ast.Assign)
-        and statement.lineno < node.lineno
         and filled in map(written, statement.targets)
         and any(name in ALLOCATES for _, name in calls(statement))
     )
     return max(made, default=None)
+
+
+def _part_of(loop: ast.For, name: str | None) -> str | None:
+    """What a name of a loop is a part of: `rows` of `row` in `for i, row in enumerate(rows)`."""
+    given, target = loop.iter, loop.target
+    if isinstance(given, ast.Call) and isinstance(given.func, ast.Name) and isinstance(target, ast.Tuple):
+        several = {"zip": given.args, "enumerate": [given.func, *given.args]}.get(given.func.id, [])
+        pairs = list(zip(target.elts, several, strict=False))
+    else:
+        pairs = [(target, given)]
+    return next((written(of) for each, of in pairs if written(each) == name), None)
 
 
 def _pads(node: ast.AST) -> bool:

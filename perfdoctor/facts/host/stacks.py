@@ -55,6 +55,7 @@ SAVING_FILES = re.compile(r"torch[/\\]serialization\.py|safetensors[/\\]|[/\\]sh
 CONVERSIONS = frozenset(
     "tensor as_tensor from_numpy Tensor FloatTensor LongTensor stack cat array asarray".split()
 )
+NEXT = "next"  # what resumes a generator
 COPYING_FILE = re.compile(r"python\d[^/\\]*[/\\]copy\.py$")  # a copy of the weights computes nothing
 # The rest of torch computes; functions that torch.compile is to pass over run below `_fn` of its eval_frame.
 TOOLS_OF_TORCH = re.compile(r"torch[/\\](?:utils[/\\]|_dynamo[/\\]eval_frame\.py$)")
@@ -210,11 +211,12 @@ class StackLines:
                 self._of_lightning.add((user.file, user.line))
         return Phase.OTHER, (user, leaf, kind)
 
-    def apart(self, frames: Sequence[Frame]) -> Frame | None:
-        """The user's line nearest to the training loop, where training needs nothing of what it does."""
+    def apart(self, frames: Sequence[Frame]) -> tuple[Frame, ...]:
+        """The user's lines from the training loop inwards, of what is beside the training."""
         role, level = self._role(frames)
-        user_frames = (frame for frame in frames[max(0, level) :] if frame.owner is Owner.USER)
-        return next(user_frames, None) if role is Role.REST and level >= 0 else None
+        if role is not Role.REST or level < 0:
+            return ()
+        return tuple(frame for frame in frames[level:] if frame.owner is Owner.USER)
 
     def level(self, frames: Sequence[Frame]) -> int:
         """The frame from which on a stack is part of the step: in the training loop, or calling the phase."""
@@ -336,7 +338,8 @@ class StackLines:
     def _feeds(self, frames: Sequence[Frame], level: int) -> bool:
         """Whether what runs below a training line makes one of its arguments: `model(make_batch())`.
 
-        A call in C has no frame: on the line itself, time that no wrapper saw goes into converting arguments.
+        A call in C has no frame: on the line itself, time that no wrapper saw goes into converting arguments;
+        and below `update(next(batches))`, the line of a generator, whose name is none of those called there.
         """
         shared = self._sharing(frames, level)
         node = shared.node if shared else self.sources.file(frames[level].file).statement(frames[level].line)
@@ -351,7 +354,9 @@ class StackLines:
         made = {called_name(inner) for inner in arguments if isinstance(inner, ast.Call)}
         if level + 1 == len(frames):
             return bool(made & CONVERSIONS)
-        return frames[level + 1].owner is Owner.USER and frames[level + 1].name in made
+        below = frames[level + 1]
+        resumed = NEXT in made and below.name not in set(map(called_name, outer))
+        return below.owner is Owner.USER and (below.name in made or resumed)
 
     def _called_to_log(self, chain: Sequence[Frame]) -> bool:
         """Whether one of the user's functions was called by a name that logs: `log.write(...)`."""

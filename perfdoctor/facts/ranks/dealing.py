@@ -20,7 +20,7 @@ HELD_OUT = re.compile(r"(^|_)(val|valid|validation|eval|test|dev)(_|$)", re.IGNO
 DEALERS = frozenset(("DistributedSampler", "split_dataset_by_node", "shard"))
 NUMBERS = frozenset(("range", "arange"))  # of items, from one to another
 # Into pieces, of which each rank takes one.
-CUTTERS = frozenset(("chunk", "split", "array_split", "tensor_split", "random_split"))
+CUTTERS = frozenset(("chunk", "split", "array_split", "tensor_split", "random_split", "reshape", "view"))
 LIBRARY = 2
 SHOWN = 2
 

@@ -14,6 +14,7 @@ from perfdoctor.facts.ranks.straggler import MOST
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.script.model_and_optimizers import files_of
 from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.facts.user_source.project import project_files
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.ranks import Straggler
@@ -34,7 +35,9 @@ def straggler_facts(
         return replace(
             straggler,
             lines=tuple(at for line in straggler.lines if (at := sources.shown(line)) is not None),
-            dealt=dealing_lines(files_of(rank), sources) if straggler.more_data else (),
+            dealt=dealing_lines(project_files(files_of(rank), sources), sources)
+            if straggler.more_data
+            else (),
         )
     return ONE_RANK if isinstance(device, DeviceFacts) else device
 

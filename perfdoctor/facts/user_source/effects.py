@@ -146,8 +146,12 @@ class EffectsFinder:
         if isinstance(target, ast.Name):
             return
         name = base_name(target)
-        if name is None or any(isinstance(x, ast.Attribute) and x.attr in _WEIGHTS for x in ast.walk(target)):
+        if name is None or any(isinstance(x, ast.Attribute) and _is_of_weights(x) for x in ast.walk(target)):
             effects.trains = True
+            return
+        if isinstance(target, ast.Attribute) and dotted(target.value) in SELVES:  # what it was stays as it is
+            effects.changes.add(name)
+            effects.trains |= name in self.file.training
             return
         inner = target.value if isinstance(target, (ast.Attribute, ast.Subscript)) else target
         self._changed(name, effects, items=_subscripted(inner))
@@ -192,12 +196,12 @@ class EffectsFinder:
                 yield from other._defined(name) if other is not None else ()
             for value in self.file.origins.get(receiver or "", ()):
                 if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
-                    finder, owner = self._class(value.func.id)
+                    finder, owner = self.class_of(value.func.id)
                     yield from ((finder, function) for function in methods(owner, name))
 
     def _defined(self, name: str) -> Iterator[tuple[EffectsFinder, FunctionNode]]:
         """The functions of a plain name: of this file, or of the one that it is imported from."""
-        finder, owner = self._class(name)
+        finder, owner = self.class_of(name)
         if owner is not None:
             yield from ((finder, function) for function in methods(owner, "__init__"))
         elif name in self.file.functions:
@@ -207,12 +211,13 @@ class EffectsFinder:
             other = self._other(module)
             yield from other._defined(original) if other is not None else ()
 
-    def _class(self, name: str) -> tuple[EffectsFinder, ast.ClassDef | None]:
+    def class_of(self, name: str) -> tuple[EffectsFinder, ast.ClassDef | None]:
+        """A class by its name in this file, with the finder of the file that defines it."""
         if name in self.file.classes or name not in self.file.imports:
             return self, self.file.classes.get(name)
         module, _, original = self.file.imports[name].rpartition(".")
         other = self._other(module)
-        return other._class(original) if other is not None else (self, None)
+        return other.class_of(original) if other is not None else (self, None)
 
     def _other(self, module: str) -> EffectsFinder | None:
         """What does the same for a module of the user's that this file imports."""
@@ -313,6 +318,11 @@ def reports(call: ast.Call) -> bool:
     if name in SAVING_CALLS and owner in {"torch", "np", "numpy", "pickle", "joblib", "safetensors"}:
         return True
     return name == "log" and owner in SELVES
+
+
+def _is_of_weights(node: ast.Attribute) -> bool:
+    """Whether an attribute is one that weights have; `self.data` is what the user's object calls so."""
+    return node.attr in _WEIGHTS and not (node.attr == "data" and dotted(node.value) in SELVES)
 
 
 def _subscripted(node: ast.expr) -> bool:

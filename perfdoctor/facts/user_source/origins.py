@@ -60,8 +60,8 @@ class SourceFile:
         elif isinstance(node, ast.Import):
             self.imports.update((name.asname or name.name.split(".")[0], name.name) for name in node.names)
         elif isinstance(node, ast.ImportFrom):
-            module = "." * node.level + (node.module or "")
-            self.imports.update((name.asname or name.name, f"{module}.{name.name}") for name in node.names)
+            module = "." * node.level + (f"{node.module}." if node.module else "")
+            self.imports.update((name.asname or name.name, f"{module}{name.name}") for name in node.names)
 
     # ------------------------------------------------------------ where objects come from
 
@@ -98,7 +98,10 @@ class SourceFile:
 
     def _seeds(self) -> Iterator[str]:
         marks = {"step", "zero_grad", "parameters", "named_parameters", "load_state_dict", *known.MODE_CALLS}
+        called = {id(call.func) for call in self.calls}
         for node in self.nodes:
+            if isinstance(node, ast.Attribute) and node.attr == "step" and id(node) not in called:
+                continue  # a count of steps
             if isinstance(node, ast.Attribute) and node.attr in marks | {"param_groups"}:
                 name = base_name(node.value)
                 if name and name not in SELVES and name not in self.imports:

@@ -56,6 +56,29 @@ def made_by(script: ScriptText, node: ast.expr, use: ast.AST, left: int = FARTHE
     return None
 
 
+def made_at(script: ScriptText, line: int, kind: str) -> Made | None:
+    """The one object of a class that a line is known to have made; None where the line may not have.
+
+    Where the line does not name the class, as a registry's lookup does not, it is what the one call makes
+    that is no call of a function by its name. `name` is empty where the object is returned at once.
+    """
+    calls = list(script.calls(line))
+    making = [call for call in calls if script.name(call.func) == kind]
+    making = making or [call for call in calls if not isinstance(call.func, Target)]
+    if len(making) != 1:
+        return None
+    statement = script.statement_of(making[0])
+    set_to = [("", statement.value)] if isinstance(statement, ast.Return) else []
+    set_to += [(ast.unparse(name), value) for name, value in pairs(statement) if isinstance(name, Target)]
+    for name, given in set_to:
+        value = _itself(given) if given is not None else None
+        if name and isinstance(value, ast.Call) and script.name(value.func) == WRAPPER and value.args:
+            name, value = name + WRAPPED, _itself(value.args[0])
+        if value is making[0]:
+            return Made(name, statement, kind, is_sure=True)
+    return None
+
+
 def _of_name(script: ScriptText, node: ast.Name, use: ast.AST, left: int) -> Made | None:
     if is_hidden(script, node.id, use):
         return None

@@ -9,7 +9,7 @@ import re
 from perfdoctor.facts.user_source.origins import base_name
 from perfdoctor.facts.user_source.parse import names_in
 from perfdoctor.trials.edits.bindings import Target, bound_in
-from perfdoctor.trials.edits.made import made_by
+from perfdoctor.trials.edits.made import made_at, made_by
 from perfdoctor.trials.edits.script_text import ByHand, ScriptText, TextEdit
 from perfdoctor.tweaks import OfArgument
 
@@ -32,6 +32,7 @@ METHODS = AS_EVER | frozenset(
 MODELS = frozenset(
     "model net network student teacher encoder decoder generator discriminator actor critic".split()
 )
+NAMES = ("model", "net", "module")  # for one that a function returns as it makes it
 MEASURES = re.compile("loss|criterion|metric", re.IGNORECASE)
 OF_TORCH = "Module"
 TORCHS = "torch."  # in what is written, where the file needs that name
@@ -131,13 +132,18 @@ def on_argument(script: ScriptText, line: int, what: str, text: str) -> list[Tex
 
 
 def behind_making(script: ScriptText, line: int, kind: str, text: str) -> list[TextEdit]:
-    """The edit that calls a method of the model that a line calls, right after it was made. Raises ByHand."""
+    """The edit that calls a method of a model right after it was made. Raises ByHand.
+
+    `line`: that made it, or, where the trial does not know that, one that calls it.
+    """
     name = text.partition("(")[0]
     method = f"add {kind.lower()}.{text} behind what makes it"
     if TORCHS in text and not script.knows_torch:
         raise ByHand(f"{script.path.name} does not begin with `import torch`: {method}")
-    call = called_at(script, line, kind)
-    made = made_by(script, call.func, call)
+    made = made_at(script, line, kind)
+    if made is None:
+        call = called_at(script, line, kind)
+        made = made_by(script, call.func, call)
     if made is None or made.statement is None or made.kind != kind:
         raise ByHand(f"no single statement of {script.path.name} makes what line {line} calls: {method}")
     if script.defines(kind) and _has_own(script, kind, name):
@@ -150,7 +156,18 @@ def behind_making(script: ScriptText, line: int, kind: str, text: str) -> list[T
     if not script.is_alone(statement):
         raise ByHand(f"line {statement.lineno} says more than that: {method}")
     end = script.line_end(statement.end_lineno or statement.lineno)
-    return [TextEdit(end, end, f"{script.newline}{script.indent(statement.lineno)}{made.name}.{text}")]
+    next_line = script.newline + script.indent(statement.lineno)
+    if made.name:
+        return [TextEdit(end, end, f"{next_line}{made.name}.{text}")]
+    used = names_in(script.scope(statement.lineno))
+    free = next((each for each in NAMES if each not in used), None)
+    if free is None:
+        raise ByHand(f"line {statement.lineno} returns it at once: {method}")
+    begin = script.begin(statement)
+    return [
+        TextEdit(begin, begin + len("return"), f"{free} ="),
+        TextEdit(end, end, f"{next_line}{free}.{text}{next_line}return {free}"),
+    ]
 
 
 def _has_own(script: ScriptText, kind: str, name: str) -> bool:

@@ -64,14 +64,14 @@ class WorkersEndEvent(Event, name="workers_end"):
 
 
 class PaddingEvent(Event, name="padding"):
-    """What rows of integers in a batch hold."""
+    """What rows of integers in a batch hold; of frames of features only where a mask or lengths tell it."""
 
     loader: int | None  # 0: what models are called with
     place: int  # of the tensor in the batch
     width: int
     lengths: list[int]  # of the rows, without what fills them
-    fill: Signed | None
+    fill: Signed | None  # None: frames
     leading: bool  # the fill stands at the beginning
     inside: int  # how often the fill stands among the rest
     kinds: int  # different other values
-    masked: bool  # a mask of the batch marks exactly the fill
+    masked: bool  # a mask of the batch, or its lengths, marks exactly the fill

@@ -147,8 +147,29 @@ def test_rows_that_are_made_before_they_are_filled_are_named_first():
 
 
 @pytest.mark.parametrize(
+    "loop",
+    [
+        "for row, (clip, _), n in zip(x, items, lengths):\n            row[:n] = clip[:n]",
+        "for i, row in enumerate(x):\n            row[..., :ends[i]] = items[i]",
+        "for row in x:\n            row[:4] = 1",
+        "for i, n in enumerate(lengths):\n            x[i, :n] = items[i]",
+    ],
+)
+def test_rows_are_made_and_filled_one_by_one(loop):
+    text = f"""\
+    def collate(items):
+        lengths = list(map(len, items))
+        x = torch.zeros(len(items), 224, 54)
+        {loop}
+    """
+    found = facts(*[look()] * 4, train=f"import torch\n{dedent(text)}").lines
+    assert [at.line for at in found] == [4, 6]
+
+
+@pytest.mark.parametrize(
     "text",
     [
+        "ring = memory.view(4, 8)\nring[:n] = rows",
         "embedding = nn.Embedding(words, width, padding_idx=PAD)",
         "layer = nn.Conv1d(8, 8, 3, padding=1)",
         "mask = texts != PAD",

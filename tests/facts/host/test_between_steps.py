@@ -56,5 +56,40 @@ for turn in range(1000):
     assert [line.at.line for line in found.lines] == [8]
 
 
+HOOKS = """\
+class Scores:
+    def __init__(self, every):
+        self.every, self.latest = every, None
+    def after_step(self, state):
+        self.latest = sum(state.losses) / len(state.losses)
+        if state.step % self.every == 0:
+            print(self.latest)
+"""
+LOOP = """\
+for turn in range(1000):
+    loss = net(batch).sum()
+    loss.backward()
+    optimizer.step()
+    for hook in hooks:
+        hook.after_step(state)
+"""
+
+
+@pytest.mark.parametrize("needed", [False, True])
+def test_of_a_hook_that_the_loop_calls_by_no_name_it_is_the_first_line_that_only_reports(needed):
+    hooks = HOOKS.replace("print(self.latest)", "state.stop = self.latest < 0.1") if needed else HOOKS
+    inside = at(6), at(5, "after_step", "/home/me/hooks.py"), at(9, "mean", "/home/me/means.py")
+    rows = (
+        stack(at(2), *TRAINING[0][0][2:], count=10),
+        stack(at(3), *TRAINING[1][0][2:], count=10),
+        stack(*inside, count=20),
+    )
+    found = between_steps_facts(
+        RankRecords(0, None, None, (), rows), STEP, Sources(source_of(train=LOOP, hooks=hooks))
+    ).lines
+    told = [(line.at.line, line.inside.line, line.samples, line.test) for line in found]
+    assert told == ([] if needed else [(5, 9, 20, "state.step % self.every == 0")])
+
+
 def test_too_few_samples_are_a_reason():
     assert isinstance(facts(stack(at(9), count=4)), Missing)

@@ -374,6 +374,14 @@ def test_an_argument_made_within_the_call_is_data():
     assert set(found) == {(12, "data")}
 
 
+def test_a_generator_that_is_resumed_within_the_call_makes_data():
+    script = SCRIPT.replace("criterion(model(x), y)", "update(model, *next(batches))")
+    below = stack(at(4), at(12, "chunks"), count=20), stack(at(4), at(30, "update"), count=20)
+    found = other(*below, source=source_of(train=script))
+    assert (12, "data") in found
+    assert (30, "data") not in found
+
+
 def test_a_line_that_calls_a_module_prepares_no_batch_unless_that_is_a_transform():
     called = f"_call_impl ({TORCH}/nn/modules/module.py:9)"
     assert set(other(stack(at(3), at(12, "get_batch"), called))) == {(12, "compute")}

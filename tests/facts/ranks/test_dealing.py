@@ -23,6 +23,7 @@ def lines(text):
         "mine = [row for row in order if row.index % world == rank]",
         "mine = np.array_split(order, world)[rank]",
         "mine = list(islice(order, dist.get_rank(), None, world))",
+        "mine = order.reshape(world, -1)[rank]",
         "sampler = DistributedSampler(data, shuffle=True)",
         "data = data.shard(num_shards=world, index=rank)",
         "data = split_dataset_by_node(data, rank=rank, world_size=world)",

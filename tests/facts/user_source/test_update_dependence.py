@@ -534,6 +534,12 @@ class Meter:
         self.values = []
     def take(self, value):
         self.values.append(value)
+class Bank:
+    def __init__(self, rows):
+        self.data, self.at = np.zeros((rows, 4)), 0
+    def push(self, rows):
+        self.data[self.at] = rows
+        self.at += 1
 def counted(value):
     SEEN.append(value)
 """,
@@ -553,6 +559,7 @@ def elsewhere(module):
         ("seen.append(study(model, out))", REPORTED),
         ("helpers.study(model, out)", REPORTED),
         ("meter.take(loss.item())", REPORTED),
+        ("bank.push(out.detach().numpy())", REPORTED),
         ("counted(loss.item())", UNKNOWN),
         ("other(loss.item())", UNKNOWN),
     ],
@@ -560,9 +567,9 @@ def elsewhere(module):
 def test_functions_of_another_file_of_the_users(line, answer):
     text = f"""
     import helpers
-    from helpers import Meter, counted, follow, study
+    from helpers import Bank, Meter, counted, follow, study
     from unseen import other
-    meter, seen = Meter(), []
+    meter, bank, seen = Meter(), Bank(8), []
     for x, y in loader:
         out = model(x)
         loss = F.mse_loss(out, y)

@@ -22,6 +22,13 @@ def tokens(width=64, lengths=LENGTHS, fill=0, leading=False, rows=None):
     return padded.flip(1) if leading else padded
 
 
+def frames(lengths=LENGTHS, width=64, fill=0.0, leading=False):
+    """Sequences of frames of features."""
+    values = torch.rand(len(lengths), width, 8) + 1
+    padded = values.where((torch.arange(width) < torch.tensor(lengths)[:, None])[..., None], fill)
+    return padded.flip(1) if leading else padded
+
+
 def looks(*batches):
     """What is written down of batches of one loader."""
     session = Session()
@@ -64,6 +71,26 @@ def test_a_mask_beside_them_confirms_it_and_is_no_sequence_itself(leading, inver
     assert not event["masked"]
 
 
+@pytest.mark.parametrize("lengths", [LENGTHS, [64, 64, 64, 3], [64] * 4])
+@pytest.mark.parametrize("fill", [0.0, -1.5])
+@pytest.mark.parametrize(
+    ("told", "leading"),
+    [
+        *((told, leading) for told in ("mask", "ignored", "ones") for leading in (False, True)),
+        ("lengths", False),
+    ],
+)
+def test_frames_of_features_end_where_a_mask_or_lengths_tell(lengths, fill, leading, told):
+    batch = frames(lengths, fill=fill, leading=leading)
+    mask = (batch != fill).all(2)
+    beside = {"mask": mask, "ignored": ~mask, "ones": mask.float(), "lengths": torch.tensor(lengths)}[told]
+    (event,) = looks({"x": batch, "told": beside, "y": torch.tensor([1, 2, 3, 4])})
+    assert (event["width"], event["lengths"], event["masked"]) == (64, lengths, True)
+    assert event["leading"] == (leading and lengths != [64] * 4)
+    (event,) = looks((batch.transpose(1, 2), beside))
+    assert (event["width"], event["lengths"]) == (64, lengths)
+
+
 def test_batches_may_be_nested_and_mappings_of_other_kinds():
     texts, answers = tokens(), tokens(32, [5, 6, 7, 32])
     (one, two) = looks([{"pair": (UserDict(texts=texts), [answers.int()])}, {"name": "a"}])
@@ -90,6 +117,16 @@ def test_the_value_itself_and_all_others_are_counted_inside():
         pytest.param(torch.arange(64), id="one-row"),
         pytest.param((torch.rand(4, 3, 32, 32), tokens()), id="captions-of-images"),
         pytest.param((tokens(), torch.rand(4, 64, 8)), id="labels-of-features"),
+        pytest.param((frames(), tokens()), id="labels-of-padded-features"),
+        pytest.param((frames(), torch.tensor([3, 40, 17, 10])), id="features-that-end-elsewhere"),
+        pytest.param(
+            (frames(), torch.arange(64).expand(4, 64) % 7 == 0), id="features-some-of-which-are-masked"
+        ),
+        pytest.param((torch.rand(4, 64, 8), torch.tensor(LENGTHS)), id="numbers-of-classes"),
+        pytest.param(
+            (torch.rand(4, 64, 8).requires_grad_(), torch.tensor(LENGTHS)), id="features-of-a-model"
+        ),
+        pytest.param((torch.zeros(0, 64, 8), torch.zeros(0, 64).bool()), id="no-features"),
         pytest.param(tokens().to_sparse(), id="sparse"),
         pytest.param(tokens().to("meta"), id="on-another-device"),
         pytest.param(torch.zeros(0, 64, dtype=torch.long), id="empty"),

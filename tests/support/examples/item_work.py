@@ -7,12 +7,17 @@ from hypothesis import strategies as st
 from perfdoctor.facts.data.item_repeats import ItemRepeatFacts
 from perfdoctor.facts.data.item_work import How, RepeatedWorkFacts
 from perfdoctor.facts.data.small_calls import Library, SmallCallFacts
+from perfdoctor.facts.script.function_caches import SmallCache, SmallCacheFacts
+from perfdoctor.model.concluded import Bottleneck
+from perfdoctor.model.measured import Location
 from tests.support import load_facts
 
+LOAD = Location("/home/me/data.py", 44, "load", "@lru_cache(maxsize=64)")
 HEALTHY = {
     ItemRepeatFacts: ItemRepeatFacts(32, 32),
     RepeatedWorkFacts: RepeatedWorkFacts((load_facts.repeated(0.03),)),
     SmallCallFacts: SmallCallFacts((load_facts.small(0.1),), 0.012),
+    SmallCacheFacts: SmallCacheFacts((SmallCache(LOAD, 64, 1000, 800, 0.02, 10, Bottleneck.DATA),)),
 }
 
 
@@ -35,8 +40,19 @@ def odd(draw):
         in_step=draw(st.booleans()),
     )
     again = draw(st.integers(0, 99))
+    missed, found = draw(st.integers(1, 10**9)), draw(st.integers(1, 10**9))
+    cache = SmallCache(
+        LOAD,
+        draw(st.integers(1, 10**6)),
+        missed + found,
+        missed,
+        draw(st.floats(0, 1)),
+        draw(st.integers(0, 99)),
+        draw(st.sampled_from(Bottleneck)),
+    )
     return {
         ItemRepeatFacts: ItemRepeatFacts(again, draw(st.integers(0, again))),
         RepeatedWorkFacts: RepeatedWorkFacts(tuple(work)),
+        SmallCacheFacts: SmallCacheFacts((cache,)),
         SmallCallFacts: SmallCallFacts((calls,), draw(st.floats(0, 1e3))),
     }

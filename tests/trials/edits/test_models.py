@@ -209,6 +209,39 @@ def test_a_class_of_another_file(tmp_path: Path) -> None:
     assert "model = Large(3)\nmodel.compile()\n" in compiled(tmp_path, before, "Large")
 
 
+@pytest.mark.parametrize(
+    ("said", "instead"),
+    [
+        ("self.model = Net(3).to(device)", "self.model = Net(3).to(device)  # here\n        self.model.compile()"),
+        ("ddp = DistributedDataParallel(Net())", "ddp = DistributedDataParallel(Net())  # here\n        ddp.module.compile()"),
+        ("model, ema = KINDS[name](**given), None", "model, ema = KINDS[name](**given), None  # here\n        model.compile()"),
+        ("return KINDS[name](**given).to(device)",
+         "model = KINDS[name](**given).to(device)  # here\n        model.compile()\n        return model"),
+        ("return Net(model)", "net = Net(model)  # here\n        net.compile()\n        return net"),
+    ],
+)  # fmt: skip
+def test_the_line_that_is_known_to_have_made_it(said: str, instead: str, tmp_path: Path) -> None:
+    before = f"class Trainer(Base):\n    def build(self, name, given, device):\n        {said}  # here\n"
+    assert compiled(tmp_path, before) == before.replace(f"{said}  # here", instead)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "fit(Net(), data)",
+        "model = wrap(Net())",
+        "return wrap(KINDS[name]())",
+        "model = make(name)",
+        "return KINDS[name](OTHERS[name]())",
+        "models[name] = Net()",
+        "return Net(); model = 1",
+    ],
+)
+def test_a_line_that_hands_it_on_as_it_makes_it_is_left_to_a_person(said: str, tmp_path: Path) -> None:
+    with pytest.raises(ByHand):
+        compiled(tmp_path, f"def build(name):\n    {said}  # here\n")
+
+
 # ---------------------------------------------------------------- what it is called with
 
 LAST = "contiguous(memory_format=torch.channels_last)"
