@@ -4,7 +4,7 @@ python bench/unseen.py FOLDER [--only 01,02] [--rounds 1] [--keep DIR] [--write]
 
 FOLDER holds a folder a script: train.py, cured.py (of each cause alone as cured_first.py, ...), and
 truth.json, which the author wrote: the class of the time, each cause in a sentence with its lines, the
-command. A project of several files has a copy of itself in cured/ (cured_first/, ...) for a twin, and each
+command. A project of several files has those that differ in cured/ (cured_first/, ...) for a twin, and each
 cause names its file. The script runs watched once, then script and twin in turns; of two causes, the twin
 without the one that the finding names. Whether a finding names the author's cause is for a reader to say:
 write `{"named": {"small-batch": 0}, "accepts": ["host"]}` into verdicts.json beside truth.json (finding,
@@ -17,9 +17,11 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -143,12 +145,20 @@ def watch(folder: Path, twin: str | None, launch: str, out: Path, *options: str)
     """Run a script of a folder or its twin watched, unless it is kept, and return its report."""
     perfdoctor = [sys.executable, "-m", "perfdoctor"]
     if not out.exists():
-        project = twin is not None and (folder / twin).is_dir()
-        script = f"{twin}.py" if twin is not None and not project else "train.py"
+        script = f"{twin}.py" if twin is not None and not (folder / twin).is_dir() else "train.py"
         words = [word.replace("train.py", script) for word in shlex.split(launch)]
-        inside = folder / twin if twin is not None and project else folder
-        call([*perfdoctor, "run", "-q", *options, "--out", str(out), "--", *words], inside)
+        with tempfile.TemporaryDirectory() as copy:
+            inside = folder if twin is None or script != "train.py" else _whole(folder, twin, Path(copy))
+            call([*perfdoctor, "run", "-q", *options, "--out", str(out), "--", *words], inside)
     return dict(json.loads(call([*perfdoctor, "report", "--json", "--out", str(out)], folder)))
+
+
+def _whole(folder: Path, twin: str, copy: Path) -> Path:
+    """A copy of a project with the files of a twin in place of its own."""
+    project = copy / folder.name
+    shutil.copytree(folder, project, ignore=shutil.ignore_patterns("cured*", ".perfdoctor"))
+    shutil.copytree(folder / twin, project, dirs_exist_ok=True)
+    return project
 
 
 def measure(unseen: Unseen, launch: str, keep: Path, rounds: int) -> float | None:

@@ -46,9 +46,9 @@ class Windows(Dataset):
         return len(self.paths) * self.windows
 
     def __getitem__(self, index):
-        number, window = divmod(index, self.windows)
+        number = index // self.windows
         values = decoded(self.paths[number])
-        begin = window * (LENGTH - WINDOW) // self.windows
+        begin = int(torch.randint(LENGTH - WINDOW, ()))
         return values[:, begin : begin + WINDOW], number % KINDS
 
 

@@ -2,8 +2,8 @@
 
 ## What it sees
 A `functools.lru_cache` of yours is full, has some results when they are asked for, and makes many others
-anew; what runs below the function takes a noticeable share of the step. How many different arguments there
-are is estimated by the share of calls for which the cache had a result, as if they came in random order.
+anew; what runs below the function takes a noticeable share of the step. That some are there says that
+arguments come again, and in shuffled epochs few of them are, however small the cache.
 
 ## By hand
     @functools.lru_cache(maxsize=None)                    # or a number above that of different arguments
@@ -21,7 +21,7 @@ gain nothing by any size.
 from __future__ import annotations
 
 from perfdoctor.facts.script.function_caches import SmallCache, SmallCacheFacts
-from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.tips.catalogue import Checked, tip
 
@@ -42,20 +42,24 @@ def small_cache(small: SmallCacheFacts) -> Advice | None:
     caches = [each for each in small.caches if each.share >= NOTICEABLE and each.samples >= SEEN]
     if not caches:
         return None
-    share = min(1.0, sum(each.share for each in caches))
+    of_batch = min(1.0, sum(each.of_batch for each in caches))
+    of_step = min(1.0, sum(each.share for each in caches if not each.of_batch))
     return Advice(
         because=tuple(said for each in caches for said in _said(each)),
-        change=removes(SURE * share, LIKELY * share, share),
+        change=Change(step=_gone(of_step), batch=_gone(of_batch)),
         at=tuple(each.at for each in caches),
         bottleneck=caches[0].bottleneck,
         code="@functools.lru_cache(maxsize=None)  # all results have to fit into memory",
     )
 
 
+def _gone(share: float) -> Estimate:
+    return Estimate(SURE * share, LIKELY * share, share)
+
+
 def _said(cache: SmallCache) -> tuple[str, str]:
-    missed, made = cache.misses / cache.calls, f"{cache.arguments:,} different ones are asked for"
-    held = f"the cache of `{cache.at.function}` holds {cache.maxsize:,} results"
+    held, there = f"holds {cache.maxsize:,} results", cache.calls - cache.misses
     return (
-        f"{held}, and had to make {missed:.0%} of {cache.calls:,} anew: about {made}",
-        f"what it makes takes {cache.share:.0%} of the step",
+        f"the cache of `{cache.at.function}` {held}; of {cache.calls:,} asked for, it had {there:,}",
+        f"making the others takes {cache.share:.0%} of the step",
     )

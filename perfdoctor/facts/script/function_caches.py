@@ -16,7 +16,9 @@ from perfdoctor.model.missing import Missing
 from perfdoctor.wire.events.function_caches import FunctionCacheEvent
 
 TIMES = 2  # as many results made as a cache holds: below that it has only been filled
-FOUND_AGAIN = 0.02  # of the calls: without any, arguments may never come again, and no size would do
+# Results that were there: without any, arguments may never come again, and no size would do. Where epochs
+# visit n arguments in a new order each, the last s of them are there for a share of s * s / (2 * n * n).
+FOUND, FOUND_AGAIN = 16, 0.002  # calls, and of all calls
 MADE_AGAIN = 0.2  # of the calls: results that come once are made once in a cache of any size, too
 
 
@@ -29,15 +31,9 @@ class SmallCache:
     calls: int
     misses: int
     share: float  # of the step's time below the function
+    of_batch: float  # of what a batch costs, of which a part is waited for
     samples: int
     bottleneck: Bottleneck
-
-    @property
-    def arguments(self) -> int:
-        """About how many different arguments there are, if they come in random order: a cache of half as many
-        results then has every second one.
-        """
-        return round(self.maxsize * self.calls / (self.calls - self.misses))
 
 
 @dataclass(frozen=True)
@@ -66,10 +62,13 @@ def small_caches(
         for cost in below:
             seconds[_charged(cost)] += cost.seconds  # type: ignore[assignment]
         share = min(1.0, sum(cost.seconds for cost in below) / step.mean_s)
+        waited_s = step.seconds.get(Phase.DATA_WAIT, 0.0)
+        of_batch_s = sum(cost.seconds for cost in below if cost.phase is Phase.DATA_WAIT)
+        of_batch = min(1.0, of_batch_s / waited_s) if waited_s else 0.0
         shown = Location(at.file, at.line, at.function, sources.text(at.file, at.line))
         samples = sum(cost.samples for cost in below)
         kind = max(seconds, key=lambda each: seconds[each])
-        found.append(SmallCache(shown, maxsize, calls, misses, share, samples, kind))
+        found.append(SmallCache(shown, maxsize, calls, misses, share, of_batch, samples, kind))
     return SmallCacheFacts(tuple(sorted(found, key=lambda cache: -cache.share)))
 
 
@@ -87,7 +86,7 @@ def _small(events: list[FunctionCacheEvent]) -> Iterator[tuple[Location, int, in
             misses[at, maxsize] += event.misses
     for (at, maxsize), count in calls.items():
         again, hits = misses[at, maxsize], count - misses[at, maxsize]
-        if hits >= FOUND_AGAIN * count and again >= MADE_AGAIN * count:
+        if hits >= max(FOUND, FOUND_AGAIN * count) and again >= MADE_AGAIN * count:
             yield at, maxsize, count, again
 
 

@@ -43,9 +43,8 @@ def test_what_runs_below_the_function_is_its_share():
     (cache,) = facts(look(), costs=below).caches
     assert (cache.at.line, cache.at.text, cache.maxsize) == (1, "@lru_cache(maxsize=64)", 64)
     assert (cache.calls, cache.misses, cache.samples) == (1000, 800, 40)
-    assert cache.share == pytest.approx(0.3)
+    assert (cache.share, cache.of_batch) == (pytest.approx(0.3), pytest.approx(0.5))
     assert cache.bottleneck is Bottleneck.DATA
-    assert cache.arguments == 320
 
 
 def test_the_last_look_of_each_process_counts():
@@ -56,14 +55,15 @@ def test_the_last_look_of_each_process_counts():
 @pytest.mark.parametrize(("kind", "expected"), [("data", Bottleneck.DATA), (None, Bottleneck.HOST)])
 def test_time_between_the_phases_is_charged_by_its_kind(kind, expected):
     (cache,) = facts(look(), costs=(cost(0.03, Phase.OTHER, kind=kind),)).caches
-    assert cache.bottleneck is expected
+    assert (cache.bottleneck, cache.of_batch) == (expected, 0.0)
 
 
 @pytest.mark.parametrize(
     "event",
     [
         pytest.param(look(1000, 127), id="filled-only"),
-        pytest.param(look(1, 800), id="arguments-that-never-come-again"),
+        pytest.param(look(15, 800), id="arguments-that-never-come-again"),
+        pytest.param(look(19, 10_000), id="arguments-that-hardly-come-again"),
         pytest.param(look(9000, 800), id="most-are-found"),
         pytest.param(look(at=None), id="no-place"),
     ],

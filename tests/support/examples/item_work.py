@@ -17,7 +17,7 @@ HEALTHY = {
     ItemRepeatFacts: ItemRepeatFacts(32, 32),
     RepeatedWorkFacts: RepeatedWorkFacts((load_facts.repeated(0.03),)),
     SmallCallFacts: SmallCallFacts((load_facts.small(0.1),), 0.012),
-    SmallCacheFacts: SmallCacheFacts((SmallCache(LOAD, 64, 1000, 800, 0.02, 10, Bottleneck.DATA),)),
+    SmallCacheFacts: SmallCacheFacts((SmallCache(LOAD, 64, 1000, 800, 0.02, 0.1, 10, Bottleneck.DATA),)),
 }
 
 
@@ -46,6 +46,7 @@ def odd(draw):
         draw(st.integers(1, 10**6)),
         missed + found,
         missed,
+        draw(st.floats(0, 1)),
         draw(st.floats(0, 1)),
         draw(st.integers(0, 99)),
         draw(st.sampled_from(Bottleneck)),

@@ -1,0 +1,3 @@
+from .learner import Learner
+
+__all__ = ["Learner"]
