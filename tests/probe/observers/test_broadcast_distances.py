@@ -29,9 +29,12 @@ LINE = 1 + LOOP[: LOOP.index("{line}")].count("\n")
 
 
 def lines(tmp_path, line):
+    """The number of looks, three or as many more as their time allows, and what they told."""
     own = watched(tmp_path, LOOP.format(line=line)).ranks[0]
-    assert [look["look"] for look in own.of("broadcast_distances_look")] == [1, 2, 3]
-    return [
+    looks = [look["look"] for look in own.of("broadcast_distances_look")]
+    assert looks == list(range(1, 1 + len(looks)))
+    assert len(looks) >= 3
+    return len(looks), [
         (event["at"]["line"], event["kind"], event["pairs"], event["width"], event["backward_s"] > 0)
         for event in own.of("broadcast_distances_line")
     ]
@@ -48,9 +51,10 @@ def lines(tmp_path, line):
     ],
 )
 def test_what_is_broadcast_and_summed_is_told_in_each_look(tmp_path, line, kind):
-    assert lines(tmp_path, line) == [(LINE, kind, 128 * 128, 32, True)] * 3
+    looks, told = lines(tmp_path, line)
+    assert told == [(LINE, kind, 128 * 128, 32, True)] * looks
 
 
 @pytest.mark.parametrize("line", ["near = torch.cdist(x, book)", "near = x @ book.T"])
 def test_products_of_matrices_are_not(tmp_path, line):
-    assert lines(tmp_path, line) == []
+    assert lines(tmp_path, line)[1] == []
