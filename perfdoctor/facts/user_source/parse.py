@@ -109,9 +109,10 @@ class Sources:
         tried = [above - 1] if above else range(UPWARDS + 1)
         for levels in tried:
             folder = parts[: len(parts) - levels] if levels <= len(parts) else []
-            file = "/".join([*folder, *module.strip(".").split(".")]) + ".py"
-            if self._source(file, 1) is not None:
-                return file
+            named = "/".join([*folder, *filter(None, module.strip(".").split("."))])
+            for file in (f"{named}.py", f"{named}/__init__.py"):
+                if self._source(file, 1) is not None:
+                    return file
         return None
 
     def shown(self, at: Location | None) -> Location | None:

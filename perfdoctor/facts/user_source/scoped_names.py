@@ -7,11 +7,13 @@ that are alike for one. Parameters keep their names, as calls give them by name;
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from perfdoctor.facts.user_source.origins import SELVES, parameters
 from perfdoctor.facts.user_source.parse import LOGGERS, Function, Listing
 
+MARK = "\u00b7"  # no key types it
 KEPT = LOGGERS | SELVES  # which mean something by themselves
 
 
@@ -25,6 +27,11 @@ def scoped(listing: Listing) -> Listing:
             function, names - KEPT - set(parameters(function)) - {name for each in declared for name in each}
         )
     return found
+
+
+def original(text: str) -> str:
+    """A piece of the file's text with the names as they are there."""
+    return re.sub(rf"{MARK}\d+", "", text)
 
 
 def _own(function: Function) -> Iterator[ast.Name]:
@@ -43,7 +50,7 @@ def _rename(function: Function, names: set[str]) -> None:
     while pending:
         node, left = pending.pop()
         if isinstance(node, ast.Name) and node.id in left:
-            node.id = f"{node.id}:{function.lineno}"
+            node.id = f"{node.id}{MARK}{function.lineno}"
         if isinstance(node, Function | ast.Lambda):
             left = left - set(parameters(node))
         pending.extend((inner, left) for inner in ast.iter_child_nodes(node))

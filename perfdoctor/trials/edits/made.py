@@ -6,6 +6,7 @@ Nothing is guessed: where a name may stand for another object on some way to its
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 
 from perfdoctor.facts.user_source.origins import base_name, bound, parameters
@@ -31,6 +32,10 @@ FARTHEST = 8  # statements and functions through which an object is followed
 RETURN_ITSELF = frozenset(
     "to cuda cpu float double half bfloat16 train eval requires_grad_ apply share_memory".split()
 )
+MODES = ("train", "eval", "requires_grad_")
+INITIALISES = re.compile("init|weight|lambda")
+LOOKS_UP = frozenset(("getattr", "get", "partial"))  # what a class, or a function that makes one, comes of
+COUNTS = frozenset("len int float str bool dict list tuple get".split())  # what makes no module
 
 
 @dataclass(frozen=True)
@@ -59,24 +64,56 @@ def made_by(script: ScriptText, node: ast.expr, use: ast.AST, left: int = FARTHE
 def made_at(script: ScriptText, line: int, kind: str) -> Made | None:
     """The one object of a class that a line is known to have made; None where the line may not have.
 
-    Where the line does not name the class, as a registry's lookup does not, it is what the one call makes
-    that is no call of a function by its name. `name` is empty where the object is returned at once.
+    Where the line does not name the class, as a registry's lookup does not, it is what the one call makes of
+    what is looked up. `name` is empty where the object is returned at once.
     """
     calls = list(script.calls(line))
     making = [call for call in calls if script.name(call.func) == kind]
-    making = making or [call for call in calls if not isinstance(call.func, Target)]
-    if len(making) != 1:
+    making = making or [call for call in calls if _is_looked_up(call)]
+    statement = script.statement_of(making[0]) if len(making) == 1 else None
+    if statement is None or preparer(statement) is not None or _is_wrapped(script, kind):
         return None
-    statement = script.statement_of(making[0])
     set_to = [("", statement.value)] if isinstance(statement, ast.Return) else []
-    set_to += [(ast.unparse(name), value) for name, value in pairs(statement) if isinstance(name, Target)]
+    set_to += [(ast.unparse(name), value) for name, value in pairs(statement) if _is_simple(script, name)]
     for name, given in set_to:
-        value = _itself(given) if given is not None else None
+        value = _itself(script, given) if given is not None else None
         if name and isinstance(value, ast.Call) and script.name(value.func) == WRAPPER and value.args:
-            name, value = name + WRAPPED, _itself(value.args[0])
+            name, value = name + WRAPPED, _itself(script, value.args[0])
         if value is making[0]:
             return Made(name, statement, kind, is_sure=True)
     return None
+
+
+def names_its_class(script: ScriptText, line: int, kind: str) -> bool:
+    """Whether a line calls a class by its name: then it makes one, and is no line that calls one."""
+    return any(script.name(call.func) == kind for call in script.calls(line))
+
+
+def _is_looked_up(call: ast.Call) -> bool:
+    """Whether a call is of a class that is looked up, and nothing that it is given may make another."""
+    func = call.func
+    looked_up = isinstance(func, ast.Subscript) or (
+        isinstance(func, ast.Call) and ast.unparse(func.func).rpartition(".")[2] in LOOKS_UP
+    )
+    given = (node for each in (*call.args, *call.keywords) for node in ast.walk(each))
+    inside = (node for node in given if isinstance(node, ast.Call))
+    return looked_up and all(ast.unparse(each.func).rpartition(".")[2] in COUNTS for each in inside)
+
+
+def _is_wrapped(script: ScriptText, kind: str) -> bool:
+    """Whether a class of the file may make something else than an object of its own."""
+    classes = (each for each in ast.walk(script.tree) if isinstance(each, ast.ClassDef) and each.name == kind)
+    return any(
+        each.decorator_list or any(getattr(node, "name", None) == "__new__" for node in each.body)
+        for each in classes
+    )
+
+
+def _is_simple(script: ScriptText, target: ast.expr) -> bool:
+    """Whether a target is a name, or an attribute but no property, and the same when it is said again."""
+    if isinstance(target, ast.Attribute) and script.defines(target.attr):
+        return False
+    return isinstance(target, Target) and not any(isinstance(node, ast.Call) for node in ast.walk(target))
 
 
 def _of_name(script: ScriptText, node: ast.Name, use: ast.AST, left: int) -> Made | None:
@@ -174,28 +211,37 @@ def _value(script: ScriptText, statement: ast.stmt, wanted: Target, left: int) -
     set_to = [(target, value) for target, value in pairs(statement) if is_that(target, wanted)]
     if len(set_to) != 1:
         return None
-    name, value = ast.unparse(set_to[0][0]), _itself(set_to[0][1])
+    name, value = ast.unparse(set_to[0][0]), _itself(script, set_to[0][1])
     prepares = preparer(statement)
     if prepares is not None:
         made = made_by(script, prepares, statement, left)
         if made is None or made.kind != PREPARES or not isinstance(value, Target):
             return None
     if isinstance(value, ast.Call) and script.name(value.func) == WRAPPER and value.args:
-        name, value = name + WRAPPED, _itself(value.args[0])
+        name, value = name + WRAPPED, _itself(script, value.args[0])
     if isinstance(value, Target):
         return made_by(script, value, statement, left)
     return _instance(script, value, name, statement, left)
 
 
-def _itself(value: ast.expr) -> ast.expr:
+def _itself(script: ScriptText, value: ast.expr) -> ast.expr:
     """What a value is without the methods that return the object itself."""
     while (
         isinstance(value, ast.Call)
         and isinstance(value.func, ast.Attribute)
         and value.func.attr in RETURN_ITSELF
+        and not script.defines(value.func.attr)
+        and _is_setting(value, value.func.attr)
     ):
         value = value.func.value
     return value
+
+
+def _is_setting(call: ast.Call, name: str) -> bool:
+    """Whether a method is called as torch's: a trainer may have a `train(loader)` of its own."""
+    if name == "apply":
+        return all(INITIALISES.search(ast.unparse(each)) for each in call.args)
+    return name not in MODES or all(isinstance(each, ast.Constant) for each in call.args)
 
 
 def _instance(
@@ -229,7 +275,7 @@ def _returned(script: ScriptText, function: Function, left: int) -> str | None:
         inner = next(each for each in reversed(script.around(node)) if isinstance(each, Scope))
         if not isinstance(node, ast.Return) or inner is not function:
             continue
-        value = _itself(node.value) if node.value is not None else None
+        value = _itself(script, node.value) if node.value is not None else None
         if isinstance(value, ast.Name):
             made = made_by(script, value, node, left - 1)
             fresh = (
@@ -270,7 +316,7 @@ def _from_callers(script: ScriptText, function: Function, name: str, left: int) 
             return None
     found = []
     for call in calls or ():
-        handed = _handed(call, function, name)
+        handed = _handed(script, call, function, name)
         if isinstance(handed, Target):
             found.append(made_by(script, handed, call, left))
         else:
@@ -299,10 +345,10 @@ def _calls_of_method(script: ScriptText, owner: ast.ClassDef, name: str, left: i
     return found
 
 
-def _handed(call: ast.Call, function: Function, name: str) -> ast.expr | None:
+def _handed(script: ScriptText, call: ast.Call, function: Function, name: str) -> ast.expr | None:
     """What a call hands in for a parameter; None where it packs arguments out."""
     packs = any(keyword.arg is None for keyword in call.keywords)
     if packs or any(isinstance(each, ast.Starred) for each in call.args):
         return None
     handed = dict(bound(function, call)).get(name)
-    return _itself(handed) if handed is not None else None
+    return _itself(script, handed) if handed is not None else None

@@ -9,7 +9,7 @@ import re
 from perfdoctor.facts.user_source.origins import base_name
 from perfdoctor.facts.user_source.parse import names_in
 from perfdoctor.trials.edits.bindings import Target, bound_in
-from perfdoctor.trials.edits.made import made_at, made_by
+from perfdoctor.trials.edits.made import WRAPPED, made_at, made_by, names_its_class
 from perfdoctor.trials.edits.script_text import ByHand, ScriptText, TextEdit
 from perfdoctor.tweaks import OfArgument
 
@@ -141,7 +141,7 @@ def behind_making(script: ScriptText, line: int, kind: str, text: str) -> list[T
     if TORCHS in text and not script.knows_torch:
         raise ByHand(f"{script.path.name} does not begin with `import torch`: {method}")
     made = made_at(script, line, kind)
-    if made is None:
+    if made is None and not names_its_class(script, line, kind):
         call = called_at(script, line, kind)
         made = made_by(script, call.func, call)
     if made is None or made.statement is None or made.kind != kind:
@@ -153,6 +153,8 @@ def behind_making(script: ScriptText, line: int, kind: str, text: str) -> list[T
     if name == "compile" and script.defines(kind) and not _has_own(script, kind, "forward"):
         raise ByHand(f"{name}() of a class with torch's own forward() does nothing: {kind}")
     statement = made.statement
+    if name != "compile" and made.name.endswith(WRAPPED):
+        raise ByHand(f"line {statement.lineno} wraps it at once, and {name}() has to come before: {method}")
     if not script.is_alone(statement):
         raise ByHand(f"line {statement.lineno} says more than that: {method}")
     end = script.line_end(statement.end_lineno or statement.lineno)
@@ -161,7 +163,8 @@ def behind_making(script: ScriptText, line: int, kind: str, text: str) -> list[T
         return [TextEdit(end, end, f"{next_line}{made.name}.{text}")]
     used = names_in(script.scope(statement.lineno))
     free = next((each for each in NAMES if each not in used), None)
-    if free is None:
+    declared = (ast.Global, ast.Nonlocal)
+    if free is None or any(isinstance(each, declared) for each in ast.walk(script.scope(statement.lineno))):
         raise ByHand(f"line {statement.lineno} returns it at once: {method}")
     begin = script.begin(statement)
     return [

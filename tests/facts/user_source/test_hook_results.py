@@ -155,6 +155,85 @@ def test_of_a_base_that_is_not_the_users_its_name_has_to_tell(base, known):
     assert (result(KEEPS, base=base) is not None) == known
 
 
+S = "self.table.score(state.forecast, state.observed)"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"found = {S}  # asked\n        if found['found'].mean() < 0.1:\n            self.trainer.should_stop = True",
+        f"self.trainer.logs['s'] = {S}  # asked",
+        "self.weights *= 1 + float(state.loss)  # asked",
+        "w = state.weights\n        w *= 1 - float(state.loss)  # asked",
+        f"found = {S}  # asked\n        self.log('spread', found)",
+        f"found = {S}  # asked\n        state.module.log_dict({{'spread': found}})",
+        f"sampler = state.get_sampler()\n        sampler.weights = {S}  # asked",
+        f"logs = getattr(state, 'logs')\n        logs['s'] = {S}  # asked",
+        "a, c = state.hidden.chunk(2)\n        a.mul_(0.5)  # asked",
+        "np.copyto(state.weights, 0.5)  # asked",
+        "np.add(state.a, state.b, state.counts)  # asked",
+        "probe = next(state.batches)  # asked",
+        "sd = state.model.half().state_dict()  # asked",
+        "w = self.balancer.compute(state.losses)  # asked\n        print(w)",
+        "rows = state.dataset[0]  # asked\n        print(rows)",
+        "rows = np.random.permutation(4)  # asked\n        print(rows)",
+        f"found = {S}  # asked\n        state.record(**locals())",
+        f"try:\n            found = {S}  # asked\n        except ValueError:\n            state.jitter *= 10",
+        f"{KEEPS}\n        def stop():\n            return self.latest['found'] < 0.1\n        state.stop_when = stop",
+        f"v = {S}  # asked\n        state.stop = v['found'] < 0.1 and any(v > 0 for v in state.values)",
+    ],
+)
+def test_what_may_belong_to_others_is_not_changed(body):
+    assert result(body) is None
+
+
+@pytest.mark.parametrize(
+    ("more", "files"),
+    [
+        ("def rate(self, state):\n        state.scale = lambda step: self.latest", {}),
+        ("def keep(self, state):\n        state.logs.update(vars(self))", {}),
+        ("@property\n    def latest(self):\n        return 1", {}),
+        ("best = property(lambda self: self.latest)", {}),
+        (
+            "",
+            {
+                "train": "from scores import Scores as S\nclass Mine(S):\n    def best(self): return self.latest"
+            },
+        ),
+        ("", {"train": "from scores import Scores\nstop = EarlyStop(Scores(5), monitor='latest')"}),
+        (
+            "",
+            {
+                "train": "from scores import Scores\ndef stop(self): return self.latest < 0.1\nScores.stop = stop"
+            },
+        ),
+    ],
+)
+def test_an_attribute_that_is_read_in_other_ways_is_not(more, files):
+    assert result(KEEPS, more, **files) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "more"),
+    [
+        (KEEPS + READS.replace("state.step % self.every == 0", "state.flags['%s_on' % state.name]"), ""),
+        (KEEPS + READS.replace("== 0", "!= 0"), ""),
+        (KEEPS + READS, "def after_run(self, state):\n        print(self.latest)"),
+        (KEEPS + "\n        self.n += 1" + READS.replace("state.step", "self.n"), ""),
+        (
+            "self.past.append(float(state.loss))  # asked"
+            + READS.replace('self.latest["found"]', "self.past"),
+            "",
+        ),
+    ],
+)
+def test_a_test_that_is_another_at_the_line_is_not_named(body, more):
+    body = body.replace("self.n += 1", "self.past = [*self.past, 1]").replace("self.n", "len(self.past)")
+    found = result(body, more)
+    assert found is not None
+    assert found.test is None
+
+
 def test_classes_that_inherit_in_circles_end_the_search():
     trainer = "from scores import Scores\nclass Hook(Scores):\n    pass\n"
     assert result(KEEPS, trainer=trainer) is None

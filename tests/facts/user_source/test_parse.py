@@ -82,11 +82,14 @@ def test_text_is_stripped_and_missing_files_are_empty():
 
 
 def test_modules_of_the_users_are_looked_for_beside_and_above_the_file():
-    files = {"/me/pkg/metrics.py", "/me/tools/log.py", "/me/pkg/sub/near.py"}
+    files = {"/me/pkg/metrics.py", "/me/tools/log.py", "/me/pkg/sub/near.py", "/me/pkg/nets/__init__.py"}
     sources = Sources(lambda file, line: "x = 1" if file in files and line == 1 else None)
     file = "/me/pkg/sub/train.py"
     assert sources.imported(file, ".near") == "/me/pkg/sub/near.py"
     assert sources.imported(file, "..metrics") == "/me/pkg/metrics.py"
     assert sources.imported(file, "pkg.metrics") == "/me/pkg/metrics.py"
     assert sources.imported(file, "tools.log") == "/me/tools/log.py"
+    assert (
+        sources.imported(file, "pkg.nets") == sources.imported(file, "..nets") == "/me/pkg/nets/__init__.py"
+    )
     assert sources.imported(file, "numpy") is None

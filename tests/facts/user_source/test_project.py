@@ -10,7 +10,9 @@ HOME = "/home/me"
 def test_what_a_script_imports_belongs_to_it_and_what_that_imports():
     texts = {
         "train": "import torch\nfrom engine import fit\nimport data.loaders as loaders\n",
-        "engine": "from hooks import Hook\nfrom train import main\n",
+        "engine": "from hooks import Hook\nfrom train import main\nfrom nets import Net\n",
+        "nets/__init__": "from .small import Net",
+        "nets/small": "import torch",
         "hooks": "",
         "data/loaders": "from .samplers import Sampler\nfrom . import shards\n",
         "data/samplers": "from ..hooks import Hook",
@@ -19,7 +21,10 @@ def test_what_a_script_imports_belongs_to_it_and_what_that_imports():
     }
     found = project_files([f"{HOME}/train.py"], Sources(source_of(**texts)))
     named = [file.removeprefix(f"{HOME}/").removesuffix(".py") for file in found]
-    assert named == ["train", "engine", "data/loaders", "hooks", "data/samplers", "data/shards"]
+    assert named == [
+        *("train", "engine", "data/loaders", "hooks", "nets/__init__"),
+        *("data/samplers", "data/shards", "nets/small"),
+    ]
 
 
 def test_files_that_cannot_be_read_belong_to_it_and_import_nothing():

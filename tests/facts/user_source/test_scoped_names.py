@@ -1,17 +1,16 @@
 from __future__ import annotations
 
 import ast
-import re
 from textwrap import dedent
 
 from perfdoctor.facts.user_source.parse import Listing
-from perfdoctor.facts.user_source.scoped_names import scoped
+from perfdoctor.facts.user_source.scoped_names import MARK, original, scoped
 
 
 def text(source: str) -> str:
     tree = scoped(Listing(dedent(source).strip("\n").split("\n"))).tree
     assert tree is not None
-    return re.sub(r":(?=\d)", "@", ast.unparse(tree))
+    return ast.unparse(tree).replace(MARK, "@")
 
 
 def test_local_names_bear_the_line_of_their_function():
@@ -69,6 +68,10 @@ def test_functions_inside_see_the_names_around_them_and_have_their_own():
             n = 1
         n = 0
     """).strip("\n")
+
+
+def test_the_names_can_be_had_back():
+    assert original(f"step{MARK}10 % self.every == x[a{MARK}10:5]") == "step % self.every == x[a:5]"
 
 
 def test_what_does_not_parse_has_no_tree():

@@ -235,11 +235,36 @@ def test_the_line_that_is_known_to_have_made_it(said: str, instead: str, tmp_pat
         "return KINDS[name](OTHERS[name]())",
         "models[name] = Net()",
         "return Net(); model = 1",
+        "model, opt = accelerator.prepare(Net(), opt)",
+        "agent = AGENTS[name](net_cls(3))",
+        "model = DistributedDataParallel(KINDS[name](arch()))",
+        "losses = Net().train(loader)",
+        "outputs = Net().apply(images)",
+        "logits = arch(3).to(device)(x)",
+        "columns.append(Net(model(x).shape[1]))",
+        "next(slots).model = Net()",
+        "nonlocal model; return Net()",
     ],
 )
-def test_a_line_that_hands_it_on_as_it_makes_it_is_left_to_a_person(said: str, tmp_path: Path) -> None:
+def test_a_line_that_may_make_another_or_hands_it_on_at_once_is_left_to_a_person(
+    said: str, tmp_path: Path
+) -> None:
     with pytest.raises(ByHand):
         compiled(tmp_path, f"def build(name):\n    {said}  # here\n")
+
+
+def test_a_class_that_may_make_something_else_is_left_to_a_person(tmp_path: Path) -> None:
+    decorated = "@wrapped\nclass Late(nn.Module):\n    pass\nmodel = Late()  # here\n"
+    made = "class Late(nn.Module):\n    def __new__(cls):\n        return Wrapper()\nmodel = Late()  # here\n"
+    for before in (decorated, made):
+        with pytest.raises(ByHand):
+            compiled(tmp_path, before, "Late")
+
+
+def test_what_has_to_come_before_a_wrapper_is_left_to_a_person(tmp_path: Path) -> None:
+    script, line = read(tmp_path, "ddp = DistributedDataParallel(Net())  # here\n")
+    with pytest.raises(ByHand, match="wraps it at once"):
+        behind_making(script, line, "Net", "to(memory_format=torch.channels_last)")
 
 
 # ---------------------------------------------------------------- what it is called with
