@@ -73,7 +73,7 @@ def hook_result(sources: Sources, at: Location, files: Iterable[str]) -> HookRes
     others = {name for name in names if not name.startswith("self.")}
     if others - local or names & set(parameters(function)) or _kept_by_functions(function, names):
         return None
-    kept = _KeptResults(finder, function, attributes) if attributes else None
+    kept = _KeptAttributes(finder, function, attributes) if attributes else None
     if kept is not None and kept.is_read(sources, [*files, at.file]):
         return None
     own = any(effects[node].needs & names for node in line) or (kept is not None and kept.read_in_family)
@@ -165,7 +165,7 @@ def _is_remainder(node: ast.expr) -> bool:
 # ---------------------------------------------------------------- attributes
 
 
-class _KeptResults:
+class _KeptAttributes:
     """Attributes of the object in which a method of its keeps results."""
 
     def __init__(self, finder: EffectsFinder, function: FunctionNode, attributes: set[str]) -> None:
