@@ -33,9 +33,10 @@ def _judge(filename: str) -> bool:
     if filename.startswith("<"):
         return filename in ("<stdin>", "<string>")
     path = os.path.abspath(filename)
-    if path.startswith(_STDLIB) or os.path.realpath(path).startswith(_OURS):  # a run links to what is ours
+    if path.startswith(_STDLIB) or any(part in path for part in _PACKAGES):  # most files: those of modules
         return False
-    return not any(part in path for part in _PACKAGES) and _GENERATED.search(path) is None
+    ours = os.path.realpath(path).startswith(_OURS)  # a run links to what is ours
+    return not ours and _GENERATED.search(path) is None
 
 
 def user_frame() -> Optional[FrameType]:
