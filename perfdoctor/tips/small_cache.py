@@ -2,8 +2,8 @@
 
 ## What it sees
 A `functools.lru_cache` of yours is full, has some results when they are asked for, and makes many others
-anew; what runs below the function takes a noticeable share of the step. That some are there says that
-arguments come again, and in shuffled epochs few of them are, however small the cache.
+anew; what runs below the function takes a noticeable share of the step. The results that it has show that
+arguments come again. In shuffled epochs they are few, as most come again only after they were dropped.
 
 ## By hand
     @functools.lru_cache(maxsize=None)                    # or a number above that of different arguments

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.host.stack_costs import StackCost, StackCosts
@@ -55,17 +56,17 @@ def small_caches(
         return costs
     found = []
     for at, maxsize, calls, misses in small:
+        shown = replace(at, text=sources.text(at.file, at.line))
         below = [cost for cost in costs.costs if _is_below(cost, at)]
         if not below or not step.mean_s:
             continue
-        seconds: Counter[Bottleneck] = Counter()
+        seconds: dict[Bottleneck, float] = defaultdict(float)
         for cost in below:
-            seconds[_charged(cost)] += cost.seconds  # type: ignore[assignment]
+            seconds[_charged(cost)] += cost.seconds
         share = min(1.0, sum(cost.seconds for cost in below) / step.mean_s)
         waited_s = step.seconds.get(Phase.DATA_WAIT, 0.0)
         of_batch_s = sum(cost.seconds for cost in below if cost.phase is Phase.DATA_WAIT)
         of_batch = min(1.0, of_batch_s / waited_s) if waited_s else 0.0
-        shown = Location(at.file, at.line, at.function, sources.text(at.file, at.line))
         samples = sum(cost.samples for cost in below)
         kind = max(seconds, key=lambda each: seconds[each])
         found.append(SmallCache(shown, maxsize, calls, misses, share, of_batch, samples, kind))

@@ -21,7 +21,7 @@ from perfdoctor.facts.user_source.origins import (
     parameters,
 )
 from perfdoctor.facts.user_source.parse import Function, Sources, covers, header, statements
-from perfdoctor.facts.user_source.plain_statements import TRIES, PlainStatements
+from perfdoctor.facts.user_source.plain_statements import BRANCHES, PlainStatements
 from perfdoctor.facts.user_source.project import project_files
 from perfdoctor.facts.user_source.scoped_names import original, scoped
 from perfdoctor.facts.user_source.update_dependence import modules_of
@@ -66,7 +66,7 @@ def hook_result(sources: Sources, at: Location, files: Iterable[str]) -> HookRes
         return None
     if any(_acts(node, effects[node]) or not plain.holds(node) for node in (*line, *readers)):
         return None
-    if any(isinstance(node, (ast.Global, ast.Nonlocal, *TRIES)) for node in nodes):
+    if any(isinstance(node, (ast.Global, ast.Nonlocal, *BRANCHES)) for node in nodes):
         return None
     local = {name for each in effects.values() for name in each.binds if "." not in name}
     attributes = {name.partition(".")[2] for name in names if name.startswith("self.")}
@@ -216,7 +216,7 @@ class _KeptAttributes:
             return True
         for node in statements(method.body):
             effects = finder.of_statement(node)
-            decides = isinstance(node, (ast.Return, ast.If, ast.While, *TRIES))
+            decides = isinstance(node, (ast.Return, ast.If, ast.While, *BRANCHES))
             if effects.needs & own and (effects.binds or effects.changes or _acts(node, effects) or decides):
                 return True
         return False

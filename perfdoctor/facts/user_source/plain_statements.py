@@ -52,8 +52,8 @@ DRAWS = re.compile(r"rand|shuffle|permutation|choice|sample|bernoulli|multinomia
 HIDES = frozenset("getattr setattr delattr vars locals globals exec eval compile open input super".split())
 CHANGING = frozenset(("out", "inplace"))
 SUSPENDS = (ast.Await, ast.Yield, ast.YieldFrom)
-TRIES = (ast.Match, ast.Try, *(getattr(ast, name) for name in ("TryStar",) if hasattr(ast, name)))
-ODD = (ast.NamedExpr, ast.Lambda, *SUSPENDS, *TRIES)
+BRANCHES = (ast.Match, ast.Try, *(getattr(ast, name) for name in ("TryStar",) if hasattr(ast, name)))
+ODD = (ast.NamedExpr, ast.Lambda, *SUSPENDS, *BRANCHES)
 
 
 class PlainStatements:

@@ -1,7 +1,7 @@
-"""Tells local names of different functions apart, for what follows names by their text.
+"""Gives local variables of different functions different names.
 
-`total` of one function and `total` of another one are two variables, though what follows origins takes names
-that are alike for one. Parameters keep their names, as calls give them by name; so do attributes.
+Origins and effects follow names by their text, and would take `total` of one function and `total` of another
+one for one variable. Parameters keep their names, since calls give them by name; so do attributes.
 """
 
 from __future__ import annotations
