@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfdoctor.model.concluded import CLASS_OF_KIND, Bottleneck, OtherTime
+from perfdoctor.model.concluded import Bottleneck, OtherTime, class_of
 from perfdoctor.model.measured import Phase, StackFacts, StepFacts
 
 COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.VALIDATION)
@@ -25,5 +25,5 @@ def other_time(step: StepFacts, stacks: StackFacts | None) -> OtherTime:
     between = min(max(0.0, sampled - step.share(Phase.OTHER)), computing(step))
     other = step.share(Phase.OTHER) + between
     for line in lines:
-        classes[CLASS_OF_KIND.get(line.kind or "", Bottleneck.HOST)] += other * line.share / sampled
+        classes[class_of(Phase.OTHER, line.kind)] += other * line.share / sampled
     return OtherTime(classes, between)

@@ -47,6 +47,11 @@ CLASS_OF_KIND: Mapping[str, Bottleneck] = {
 }
 
 
+def class_of(phase: Phase, kind: str | None = None) -> Bottleneck:
+    """What the time of a phase is charged to; that of none, by the `kind` of its line."""
+    return CLASS_OF_KIND.get(kind or "", Bottleneck.HOST) if phase is Phase.OTHER else CLASS_OF_PHASE[phase]
+
+
 class Verdict(str, Enum):
     """What the diagnosis concludes: a bottleneck, or one of three other answers."""
 

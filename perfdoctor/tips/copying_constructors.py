@@ -19,9 +19,8 @@ from __future__ import annotations
 
 from perfdoctor.facts.data.copy_lines import CopyLines
 from perfdoctor.model.change import Change, Effort, Estimate
-from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.concluded import Advice, Bottleneck, class_of
 from perfdoctor.model.measured import LineCost, Phase, StepFacts
-from perfdoctor.tips._charged import charged
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.05  # share of the step
@@ -57,7 +56,8 @@ def copying_constructors(step: StepFacts, copied: CopyLines) -> Advice | None:
     top = lines[0]
     # The time that goes is that of the class which the line is charged to, not always that of data.
     loop = zip(copied.phases, copied.in_loop, strict=True) if in_loop else ()
-    classes = dict.fromkeys((*(charged(*each) for each in loop), *([Bottleneck.DATA] if in_batch else [])))
+    of_loop = [class_of(phase, line.kind) for phase, line in loop]
+    classes = dict.fromkeys((*of_loop, *([Bottleneck.DATA] if in_batch else [])))
     return Advice(
         because=(
             *because,

@@ -38,7 +38,7 @@ from collections.abc import Sequence
 
 from perfdoctor.facts.host.suspects import Suspect, SuspectFacts
 from perfdoctor.model.change import Change, Effort, Estimate, removes
-from perfdoctor.model.concluded import CLASS_OF_KIND, CLASS_OF_PHASE, Advice, Bottleneck
+from perfdoctor.model.concluded import Advice, Bottleneck, class_of
 from perfdoctor.model.coverage import Covered, Place
 from perfdoctor.model.lines import StepLines, WaitPart
 from perfdoctor.model.measured import PAUSES, Location, Phase, RunFacts, StepFacts
@@ -173,8 +173,5 @@ def _where(suspect: Suspect) -> str:
 
 def _class(suspect: Suspect, on_device: bool) -> Bottleneck:
     """What the time is charged to; beside a device that idles, computing is the host's."""
-    if suspect.kind is not None:
-        found = CLASS_OF_KIND.get(suspect.kind, Bottleneck.HOST)
-    else:
-        found = CLASS_OF_PHASE[suspect.phase]
+    found = class_of(Phase.OTHER if suspect.kind is not None else suspect.phase, suspect.kind)
     return Bottleneck.HOST if on_device and found is Bottleneck.COMPUTE else found

@@ -45,10 +45,9 @@ from textwrap import indent
 
 from perfdoctor.facts.script.repeated_copies import CopyingLine, RepeatedCopyFacts
 from perfdoctor.model.change import Effort, removes
-from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.concluded import Advice, Bottleneck, class_of
 from perfdoctor.model.measured import StepFacts
 from perfdoctor.model.units import size
-from perfdoctor.tips._charged import charged
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.10  # share of the step: some copying is part of any loop
@@ -110,6 +109,7 @@ def large_copies_every_step(step: StepFacts, copies: RepeatedCopyFacts) -> Advic
     high = min(1.0, max(share.high * part, sum(map(_seen, lines))))
     copied = f"{share.likely:.0%} of each step ({ms:.1f} ms) copies {size(copies.bytes)}"
     what = "weights" if top.weights else "gradients"
+    kind = top.cost.kind if top.cost is not None else None
     kept = (f"an update may need the old {what}, so only the memory allocation can be saved",)
     return Advice(
         because=(
@@ -120,7 +120,7 @@ def large_copies_every_step(step: StepFacts, copies: RepeatedCopyFacts) -> Advic
         change=removes(SURE * share.low * sure, min(high, share.likely * goes), high),
         at=tuple(line.at for line in lines[:SHOWN]),
         code=_cure(top),
-        bottleneck=charged(top.phase, top.cost) if top.phase is not None else None,
+        bottleneck=class_of(top.phase, kind) if top.phase is not None else None,
     )
 
 

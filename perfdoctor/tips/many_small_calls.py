@@ -26,8 +26,8 @@ from __future__ import annotations
 from perfdoctor.facts.data.small_calls import Library, SmallCallFacts, SmallCalls
 from perfdoctor.model.batch import waits
 from perfdoctor.model.change import Change, Effort, Estimate
-from perfdoctor.model.concluded import CLASS_OF_KIND, Advice, Bottleneck
-from perfdoctor.model.measured import StepFacts
+from perfdoctor.model.concluded import Advice, Bottleneck, class_of
+from perfdoctor.model.measured import Phase, StepFacts
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.10  # share of step time that waits
@@ -93,7 +93,7 @@ def many_small_calls(step: StepFacts, calls: SmallCallFacts) -> Advice | None:
 
 def _class(one: SmallCalls) -> Bottleneck:
     """Whose time goes: that of batches, or in the training loop what the verdict charges the place to."""
-    return CLASS_OF_KIND.get(one.kind or "", Bottleneck.HOST) if one.in_step else Bottleneck.DATA
+    return class_of(Phase.OTHER, one.kind) if one.in_step else Bottleneck.DATA
 
 
 def _gone(share: float) -> Estimate:

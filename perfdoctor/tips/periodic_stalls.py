@@ -23,9 +23,8 @@ from __future__ import annotations
 
 from perfdoctor.facts.steps.periodic_stalls import PeriodicStalls
 from perfdoctor.model.change import Effort, removes
-from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.concluded import Advice, Bottleneck, class_of
 from perfdoctor.model.measured import Phase, RunFacts
-from perfdoctor.tips._charged import charged
 from perfdoctor.tips._waiting import waits_for_device
 from perfdoctor.tips.catalogue import Checked, tip
 
@@ -62,7 +61,7 @@ def periodic_stalls(run: RunFacts, stalls: PeriodicStalls) -> Advice | None:
         change=removes(SURE * share, share * (1 - 1 / RARER), share),
         at=(stalls.line.at,) if stalls.line is not None else (),
         code=_rarer(stalls) if stalls.every_steps is not None else None,
-        bottleneck=charged(stalls.phase, stalls.line),
+        bottleneck=class_of(stalls.phase, stalls.line.kind if stalls.line is not None else None),
         # The verdict charges what such a line calls line by line: a solver's steps are computing.
         also=(Bottleneck.COMPUTE,) if _may_compute(stalls) else (),
     )

@@ -24,9 +24,8 @@ from __future__ import annotations
 
 from perfdoctor.facts.host.slowing_down import Cause, SlowingFacts
 from perfdoctor.model.change import Change, Effort, removes
-from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.concluded import Advice, Bottleneck, class_of
 from perfdoctor.model.measured import PAUSES, RunFacts, StepFacts
-from perfdoctor.tips._charged import charged
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.05  # share of the mean step that was not there at the beginning: less is drift
@@ -53,12 +52,13 @@ def slowing_down(run: RunFacts, step: StepFacts, slowing: SlowingFacts) -> Advic
     if growth * step.count >= MIB:
         because.append(f"the process's memory grows by {growth / 1024:,.1f} KiB per step")
     places = (slowing.hook, slowing.line.at if slowing.line is not None else None, slowing.adds)
+    kind = slowing.line.kind if slowing.line is not None else None
     return Advice(
         because=(because[0], *why, *because[1:]),
         change=_change(step, slowing),
         at=tuple(dict.fromkeys(place for place in places if place is not None)),
         code=_bounded(slowing.name) if slowing.name is not None else REMOVED if slowing.hook else None,
-        bottleneck=charged(slowing.phase, slowing.line) if slowing.phase is not None else None,
+        bottleneck=class_of(slowing.phase, kind) if slowing.phase is not None else None,
     )
 
 

@@ -21,9 +21,8 @@ from collections.abc import Sequence
 from perfdoctor.facts.device.created_tensors import CreatedTensors
 from perfdoctor.facts.device.device import at_line
 from perfdoctor.model.change import Effort, removes
-from perfdoctor.model.concluded import Advice, Bottleneck
+from perfdoctor.model.concluded import Advice, Bottleneck, class_of
 from perfdoctor.model.measured import LineCost, Phase
-from perfdoctor.tips._charged import charged
 from perfdoctor.tips.catalogue import tip
 
 NOTICEABLE = 0.03  # share of the time; less drowns in step-to-step noise
@@ -72,7 +71,7 @@ def tensors_created_on_host(created: CreatedTensors) -> Advice | None:
 
 def _creating_class(created: CreatedTensors, sampled: float) -> Bottleneck:
     """What creating them is charged to: by its line or, where no sample saw one, to the host that is late."""
-    return charged(Phase.OTHER, created.in_loop[0]) if sampled > 0 else Bottleneck.HOST
+    return class_of(Phase.OTHER, created.in_loop[0].kind) if sampled > 0 else Bottleneck.HOST
 
 
 def _sampled(lines: Sequence[LineCost]) -> float:

@@ -10,7 +10,7 @@ from perfdoctor.facts.decode import location
 from perfdoctor.facts.host.stack_costs import StackCost, StackCosts
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
-from perfdoctor.model.concluded import CLASS_OF_KIND, CLASS_OF_PHASE, Bottleneck
+from perfdoctor.model.concluded import Bottleneck, class_of
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location, Phase, StepFacts
 from perfdoctor.model.missing import Missing
@@ -62,7 +62,7 @@ def small_caches(
             continue
         seconds: dict[Bottleneck, float] = defaultdict(float)
         for cost in below:
-            seconds[_charged(cost)] += cost.seconds
+            seconds[class_of(cost.phase, cost.kind)] += cost.seconds
         share = min(1.0, sum(cost.seconds for cost in below) / step.mean_s)
         waited_s = step.seconds.get(Phase.DATA_WAIT, 0.0)
         of_batch_s = sum(cost.seconds for cost in below if cost.phase is Phase.DATA_WAIT)
@@ -93,10 +93,3 @@ def _small(events: list[FunctionCacheEvent]) -> Iterator[tuple[Location, int, in
 
 def _is_below(cost: StackCost, at: Location) -> bool:
     return any(frame.file == at.file and frame.name == at.function for frame in cost.path)
-
-
-def _charged(cost: StackCost) -> Bottleneck:
-    """The class of what a stack is at, as in the verdict."""
-    if cost.phase is Phase.OTHER:
-        return CLASS_OF_KIND.get(cost.kind or "", Bottleneck.HOST)
-    return CLASS_OF_PHASE[cost.phase]
