@@ -53,6 +53,13 @@ def test_what_only_some_items_share_is_cached():
     assert "lru_cache" in advice.code
 
 
+def test_what_came_again_here_and_there_is_told_by_how_many_there_are():
+    advice = said(repeated(0.8, name="read_part", arguments=60, in_all=1234))
+    came = "by how often the arguments of `read_part` came again in 64 calls, there are about 1,234 different ones"
+    assert came in advice.because[2]
+    assert "lru_cache" in (advice.code or "")
+
+
 def test_a_file_is_named_as_the_same():
     assert "`open` opens the same file each time" in said(repeated(0.8, name="open", how=How.FILE)).because[2]
 

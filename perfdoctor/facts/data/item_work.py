@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import field
 from enum import Enum
 from typing import Any
@@ -29,11 +29,15 @@ from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LoaderFacts, Location, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
-from perfdoctor.wire.events.item_work import ItemWorkEvent
+from perfdoctor.wire.events.item_work import FAR, ItemWorkEvent
 
 NOT_SEEN = Missing("no items could be looked at while they were prepared")
 SEEN = 6  # items, or calls, that were compared: fewer may be alike by chance
 AGAIN = 0.5  # of the calls, that repeated an earlier one
+# Where few of the calls that were compared did, for their arguments are many: how often arguments came again
+# much later tells how many there are in all, as in a recapture of marked fish. Fewer may be chance.
+MET = 5
+OFTEN = 10  # calls in a process for each of them: most of what is kept will have been asked for again
 
 # Calls that open what their arguments name: with the same ones, they open the same again.
 OPENERS = frozenset(("open", "connect", "File", "ZipFile", "TarFile", "Environment", "memmap"))
@@ -59,7 +63,8 @@ class RepeatedWork:
     name: str  # what is called, or the name that is set
     how: How
     seen: int  # calls, or ends of the function, that were compared
-    arguments: int = 1  # different ones that it is called with
+    arguments: int = 1  # different ones that it was seen to be called with
+    in_all: int | None = None  # how many there are, as far as can be told by those that came again
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,7 @@ def repeated_work(
     if not rank.stacks:
         return NO_STACKS
     last = {event.pid: event for event in looks}.values()
-    calls = _repeated_calls(entry for event in last for entry in event.calls)
+    calls = _repeated_calls(last, loader)
     values = _repeated_values(_functions(entry for event in last for entry in event.functions), sources)
     hits: Counter[_Known] = Counter()
     total = 0
@@ -104,6 +109,7 @@ def repeated_work(
             how=known.how,
             seen=known.seen,
             arguments=known.arguments,
+            in_all=known.in_all,
         )
         for known, count in hits.items()
     ]
@@ -121,6 +127,7 @@ class _Known:
     seen: int
     again: float = 1.0  # share of the times that repeat an earlier one
     arguments: int = 1
+    in_all: int | None = None
 
 
 def _known(
@@ -144,32 +151,73 @@ def _known(
 # ---------------------------------------------------------------- calls
 
 
-def _repeated_calls(entries: Iterable[dict[str, Any]]) -> dict[tuple[Place, str], _Known]:
+@dataclass
+class _Compared:
+    """The calls of a function from one line, in all processes that were looked at."""
+
+    at: Location
+    name: str
+    compared: int = 0
+    repeated: int = 0
+    differed: int = 0
+    arguments: int = 0  # different ones, in one process
+    met: int = 0  # came again much later
+    pairs: float = 0.0  # of calls so far from each other
+    per_item: float = 0.0
+
+    def add(self, entry: dict[str, Any], items: int) -> None:
+        """Another process's."""
+        compared, calls = (as_count(entry.get(name)) or 0 for name in ("compared", "calls"))
+        self.compared += compared
+        self.repeated += as_count(entry.get("repeated")) or 0
+        self.differed += as_count(entry.get("differed")) or 0
+        self.arguments = max(self.arguments, as_count(entry.get("arguments")) or 0)
+        self.met += as_count(entry.get("far")) or 0
+        self.pairs += ((1 - FAR) * compared) ** 2 / 2
+        self.per_item = max(self.per_item, calls / items if items else 0.0)
+
+    def again(self, items: float) -> tuple[float, int | None]:
+        """The share of the calls that repeat an earlier one while a process prepares so many items.
+
+        Then the number of different arguments, where too few came again among the calls that were compared.
+        Of n of them, m pairs in P are alike: n = P / m, as if all came as often.
+        """
+        seen = 1.0 if self.arguments == 1 else self.repeated / self.compared
+        in_all = self.pairs / self.met if self.met >= MET else None
+        if seen >= AGAIN or in_all is None or self.per_item * items < OFTEN * in_all:
+            return seen, None
+        return 1 - in_all / (self.per_item * items), round(in_all)
+
+
+def _repeated_calls(looks: Collection[ItemWorkEvent], loader: LoaderFacts) -> dict[tuple[Place, str], _Known]:
     """Calls that repeat earlier ones, by their line and the function's own name."""
-    added: dict[tuple[Place, str], Counter[str]] = defaultdict(Counter)
-    about: dict[tuple[Place, str], tuple[Location, str]] = {}
-    for entry in entries:
-        at, called = location(entry.get("at")), str(entry.get("function"))
-        if at is None:
+    added: dict[tuple[Place, str], _Compared] = {}
+    for event in looks:
+        for entry in event.calls:
+            at, called = location(entry.get("at")), str(entry.get("function"))
+            if at is not None:
+                name = _called(str(entry.get("module")), str(entry.get("callee")))
+                added.setdefault(((at.file, at.line), called), _Compared(at, name)).add(entry, event.items)
+    items = loader.samples / max(1, loader.num_workers)  # that a process prepares while it lives
+    if loader.num_workers and not loader.persistent_workers:
+        items /= max(1, loader.epochs)
+    known = {}
+    for key, calls in added.items():
+        if calls.compared < SEEN or calls.differed:
             continue
-        key = (at.file, at.line), called
-        about[key] = at, _called(str(entry.get("module")), str(entry.get("callee")))
-        for name in ("compared", "repeated", "differed"):
-            added[key][name] += as_count(entry.get(name)) or 0
-        added[key]["arguments"] = max(added[key]["arguments"], as_count(entry.get("arguments")) or 0)
-    return {
-        key: _Known(
-            place=key[0],
-            function=about[key][0].function or "",
-            name=about[key][1],
-            how=How.CALL,
-            seen=sums["compared"],
-            again=1.0 if sums["arguments"] == 1 else sums["repeated"] / sums["compared"],
-            arguments=sums["arguments"],
-        )
-        for key, sums in added.items()
-        if sums["compared"] >= SEEN and not sums["differed"] and sums["repeated"] >= AGAIN * sums["compared"]
-    }
+        again, in_all = calls.again(items)
+        if again >= AGAIN:
+            known[key] = _Known(
+                place=key[0],
+                function=calls.at.function or "",
+                name=calls.name,
+                how=How.CALL,
+                seen=calls.compared,
+                again=again,
+                arguments=calls.arguments,
+                in_all=in_all,
+            )
+    return known
 
 
 def _called(module: str, callee: str) -> str:

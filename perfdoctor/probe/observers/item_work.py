@@ -15,7 +15,7 @@ from itertools import islice
 from types import CodeType, FrameType
 from typing import Any, Dict, List, Optional, Tuple
 
-from ...wire.events.item_work import ItemWorkEvent
+from ...wire.events.item_work import FAR, ItemWorkEvent
 from ...wire.step_rows import DISTURBED
 from .. import patch
 from ..checksum import UNREADABLE, Checksum, checksum
@@ -89,6 +89,8 @@ class Calls:
         self.file, self.function = code.co_filename, code.co_name
         self.calls = self.compared = self.repeated = self.differed = 0
         self.results: Dict[int, int] = {}  # by the checksum of the arguments
+        self.last: Dict[int, int] = {}  # when a call had them last, counted in compared calls
+        self.after: List[int] = []  # how many calls later they came again
 
     def end(self, arguments: Checksum, result: Checksum) -> None:
         """Compare a call with those before."""
@@ -99,8 +101,10 @@ class Calls:
             self.results[arguments] = result
         elif self.results[arguments] == result:
             self.repeated += 1
+            self.after.append(self.compared - self.last[arguments])
         else:
             self.differed += 1
+        self.last[arguments] = self.compared
 
     def told(self, place: Place) -> Dict[str, Any]:
         """As it is written down."""
@@ -113,6 +117,7 @@ class Calls:
             "calls": self.calls,
             "compared": self.compared,
             "repeated": self.repeated,
+            "far": sum(calls >= FAR * self.compared for calls in self.after),
             "differed": self.differed,
             "arguments": len(self.results),
         }

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from textwrap import dedent
 
 import pytest
@@ -42,6 +43,7 @@ SCRIPT = dedent(
     """
 )
 STEP = step(data_wait=90, forward=10)
+LOADER = loader(workers=1, batch=10)
 GETITEM = {"file": TRAIN, "line": 2, "function": "__getitem__"}
 ITER = {"file": TRAIN, "line": 15, "function": "__iter__"}
 SAME = {"file": 1, "table": 2, "sums": 3, "key": 4}
@@ -66,12 +68,10 @@ def call(line=13, function="convert", **given):
     return {"at": where, "callee": function, "module": "__main__", "function": function, **counts}
 
 
-def facts(*stacks, functions=(), calls=(), pid=42, of_step=STEP):
+def facts(*stacks, functions=(), calls=(), pid=42, of_step=STEP, of_loader=LOADER):
     records = RankRecords(0, None, None, (), stacks, "py-spy")
     look = ItemWorkEvent(items=64, functions=list(functions), calls=list(calls), small=[], pid=pid)
-    return repeated_work(
-        records, [look], of_step, loader(workers=1, batch=10), Sources(source_of(train=SCRIPT))
-    )
+    return repeated_work(records, [look], of_step, of_loader, Sources(source_of(train=SCRIPT)))
 
 
 def lines(found):
@@ -141,6 +141,39 @@ def test_calls_with_few_different_arguments_are_credited_with_what_they_repeat()
 )
 def test_other_calls_are_not(given):
     assert facts(CONVERTS, calls=[call(**given)]) is None
+
+
+@pytest.mark.parametrize(
+    ("samples", "workers", "epochs", "persistent", "again"),
+    [
+        pytest.param(32_000, 1, 1, False, 1 - 144 / 32_000, id="each one comes often"),
+        pytest.param(32_000, 4, 1, False, 1 - 144 / 8_000, id="in each of four workers"),
+        pytest.param(32_000, 4, 4, False, 1 - 144 / 2_000, id="which forget it after an epoch"),
+        pytest.param(32_000, 4, 4, True, 1 - 144 / 8_000, id="or live on"),
+        pytest.param(32_000, 4, 8, False, None, id="too seldom"),
+        pytest.param(640, 1, 1, False, None, id="in a short run"),
+    ],
+)
+def test_arguments_that_come_again_much_later_tell_how_many_there_are(
+    samples, workers, epochs, persistent, again
+):
+    """Of 64 calls 1,152 pairs are a quarter of them apart; 8 of those alike: 144 arguments in all."""
+    of_loader = replace(
+        LOADER, samples=samples, num_workers=workers, epochs=epochs, persistent_workers=persistent
+    )
+    found = facts(
+        CONVERTS,
+        worker(at(13), count=60),
+        calls=[call(repeated=12, far=8, arguments=52)],
+        of_loader=of_loader,
+    )
+    assert lines(found) == ({13: (pytest.approx(0.4 * again), How.CALL)} if again else {})
+    assert found is None or found.work[0].in_all == 144
+
+
+def test_arguments_that_come_again_within_an_item_do_not():
+    calls = [call(repeated=25, far=4, arguments=39)]
+    assert facts(CONVERTS, calls=calls, of_loader=replace(LOADER, samples=32_000)) is None
 
 
 def test_workers_that_set_other_values_did_not_repeat_each_other():

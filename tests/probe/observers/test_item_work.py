@@ -84,6 +84,13 @@ def test_values_and_calls_are_compared_from_item_to_item(tmp_path):
     assert calls(seen)[27, "wait"]["compared"] == 0
 
 
+def test_arguments_that_come_again_are_told_by_how_much_later(tmp_path):
+    """Of 24 items in order, 8 are prepared at a time: with parts of 2 and of 16, what comes again is near or far."""
+    script = SCRIPT.replace("build(50)\n            noise", "build(index // 2 % 8 + 2)\n            noise")
+    seen = calls(last(watched(tmp_path, script)))[25, "build"]
+    assert (seen["compared"], seen["arguments"], seen["repeated"], seen["far"]) == (24, 4, 20, 8)
+
+
 @pytest.mark.slow
 def test_equal_arguments_with_other_results_are_no_repetition(tmp_path):
     draws = calls(last(watched(tmp_path, SCRIPT)))[26, "draw"]
