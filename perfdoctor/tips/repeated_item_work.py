@@ -32,6 +32,7 @@ from perfdoctor.model.batch import waits
 from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import LoaderFacts, StepFacts
+from perfdoctor.tips._came_again import cached, came_again
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.10  # share of step time that waits
@@ -78,13 +79,8 @@ def _said(one: RepeatedWork) -> str:
         did = f"it set `{one.name}` to the same value all {one.seen} times that were looked at"
     elif one.how is How.FILE:
         did = f"`{one.name}` opens the same file each time"
-    elif one.in_all is not None:
-        came = f"by how often the arguments of `{one.name}` came again in {one.seen} calls"
-        did = f"{came}, there are about {one.in_all:,} different ones"
-    elif one.arguments > 1:
-        did = f"the {one.seen} calls of `{one.name}` looked at had {one.arguments} different arguments in all"
     else:
-        did = f"all {one.seen} calls of `{one.name}` looked at had the same arguments and result"
+        did = came_again(one.name, one.seen, one.arguments, one.in_all)
     text = f": `{one.at.text}`" if one.at.text else ""
     return f"line {one.at.line} takes {one.share:.0%}: {did}{text}"
 
@@ -93,7 +89,7 @@ def _cure(one: RepeatedWork) -> str:
     """What to write instead of the costliest line."""
     text = (one.at.text or "").partition("  #")[0]  # without a comment of the line's own
     if one.arguments > 1:
-        return f"functools.lru_cache(...)({one.name})  # gives again what it gave before"
+        return cached(one.name)
     if one.how is How.VALUE and text.startswith(f"{one.name} = "):
         return f"self.{text}  # in __init__; items then use self.{one.name}"
     if one.how is How.CALL:

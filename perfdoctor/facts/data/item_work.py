@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from enum import Enum
 from typing import Any
 
 from perfdoctor.facts.data.batch_stages import FEW, prepared, too_few
+from perfdoctor.facts.data.compared_calls import AGAIN, Calls, Place, at_frame, compared
 from perfdoctor.facts.decode import as_count, location
 from perfdoctor.facts.host.stacks import NO_STACKS
 from perfdoctor.facts.registry import fact
@@ -29,20 +30,13 @@ from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LoaderFacts, Location, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
-from perfdoctor.wire.events.item_work import FAR, ItemWorkEvent
+from perfdoctor.wire.events.item_work import ItemWorkEvent
 
 NOT_SEEN = Missing("no items could be looked at while they were prepared")
-SEEN = 6  # items, or calls, that were compared: fewer may be alike by chance
-AGAIN = 0.5  # of the calls, that repeated an earlier one
-# Where few of the calls that were compared did, for their arguments are many: how often arguments came again
-# much later tells how many there are in all, as in a recapture of marked fish. Fewer may be chance.
-MET = 5
-OFTEN = 10  # calls in a process for each of them: most of what is kept will have been asked for again
+SEEN = 6  # ends of a function: fewer may be alike by chance
 
 # Calls that open what their arguments name: with the same ones, they open the same again.
 OPENERS = frozenset(("open", "connect", "File", "ZipFile", "TarFile", "Environment", "memmap"))
-
-Place = tuple[str, int]  # file, line
 
 
 class How(Enum):
@@ -132,7 +126,7 @@ class _Known:
 
 def _known(
     frames: Sequence[Frame],
-    calls: dict[tuple[Place, str], _Known],
+    calls: dict[Calls, _Known],
     values: dict[tuple[Place, str], _Known],
 ) -> _Known | None:
     """The outermost frame of a stack at which repeated work is done."""
@@ -142,69 +136,22 @@ def _known(
         place = frame.file, frame.line
         if (place, frame.name) in values:
             return values[place, frame.name]
-        called = frames[index + 1].name if index + 1 < len(frames) else ""
-        if (place, called) in calls:
-            return calls[place, called]
+        called = at_frame(frames, index)
+        if called in calls:
+            return calls[called]
     return None
 
 
 # ---------------------------------------------------------------- calls
 
 
-@dataclass
-class _Compared:
-    """The calls of a function from one line, in all processes that were looked at."""
-
-    at: Location
-    name: str
-    compared: int = 0
-    repeated: int = 0
-    differed: int = 0
-    arguments: int = 0  # different ones, in one process
-    met: int = 0  # came again much later
-    pairs: float = 0.0  # of calls so far from each other
-    per_item: float = 0.0
-
-    def add(self, entry: dict[str, Any], items: int) -> None:
-        """Another process's."""
-        compared, calls = (as_count(entry.get(name)) or 0 for name in ("compared", "calls"))
-        self.compared += compared
-        self.repeated += as_count(entry.get("repeated")) or 0
-        self.differed += as_count(entry.get("differed")) or 0
-        self.arguments = max(self.arguments, as_count(entry.get("arguments")) or 0)
-        self.met += as_count(entry.get("far")) or 0
-        self.pairs += ((1 - FAR) * compared) ** 2 / 2
-        self.per_item = max(self.per_item, calls / items if items else 0.0)
-
-    def again(self, items: float) -> tuple[float, int | None]:
-        """The share of the calls that repeat an earlier one while a process prepares so many items.
-
-        Then the number of different arguments, where too few came again among the calls that were compared.
-        Of n of them, m pairs in P are alike: n = P / m, as if all came as often.
-        """
-        seen = 1.0 if self.arguments == 1 else self.repeated / self.compared
-        in_all = self.pairs / self.met if self.met >= MET else None
-        if seen >= AGAIN or in_all is None or self.per_item * items < OFTEN * in_all:
-            return seen, None
-        return 1 - in_all / (self.per_item * items), round(in_all)
-
-
-def _repeated_calls(looks: Collection[ItemWorkEvent], loader: LoaderFacts) -> dict[tuple[Place, str], _Known]:
+def _repeated_calls(looks: Iterable[ItemWorkEvent], loader: LoaderFacts) -> dict[Calls, _Known]:
     """Calls that repeat earlier ones, by their line and the function's own name."""
-    added: dict[tuple[Place, str], _Compared] = {}
-    for event in looks:
-        for entry in event.calls:
-            at, called = location(entry.get("at")), str(entry.get("function"))
-            if at is not None:
-                name = _called(str(entry.get("module")), str(entry.get("callee")))
-                added.setdefault(((at.file, at.line), called), _Compared(at, name)).add(entry, event.items)
     items = loader.samples / max(1, loader.num_workers)  # that a process prepares while it lives
     if loader.num_workers and not loader.persistent_workers:
         items /= max(1, loader.epochs)
     known = {}
-    for key, calls in added.items():
-        if calls.compared < SEEN or calls.differed:
-            continue
+    for key, calls in compared((event.items, event.calls) for event in looks).items():
         again, in_all = calls.again(items)
         if again >= AGAIN:
             known[key] = _Known(
@@ -218,11 +165,6 @@ def _repeated_calls(looks: Collection[ItemWorkEvent], loader: LoaderFacts) -> di
                 in_all=in_all,
             )
     return known
-
-
-def _called(module: str, callee: str) -> str:
-    """What is called, as scripts write it: a package shows at its top what its modules define."""
-    return callee if module in {"__main__", "None", ""} else f"{module.partition('.')[0]}.{callee}"
 
 
 # ---------------------------------------------------------------- values
@@ -264,7 +206,7 @@ def _repeated_values(functions: Iterable[_Ended], sources: Sources) -> dict[tupl
     """Statements that set names to the same values each time, from the same values, by their lines."""
     found: dict[tuple[Place, str], _Known] = {}
     for ended in functions:
-        node = _defined(sources.file(ended.at.file).tree, ended.at)
+        node = sources.file(ended.at.file).beginning(ended.at.line, ended.at.function or "")
         if node is None:
             continue
         for statement, how, name in _constant(node, set(ended.same), ended.plain):
@@ -275,16 +217,6 @@ def _repeated_values(functions: Iterable[_Ended], sources: Sources) -> dict[tupl
                 if covers(statement, line):
                     found[(ended.at.file, line), node.name] = known
     return found
-
-
-def _defined(tree: ast.Module | None, at: Location) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    """The function that begins at a line; its decorators belong to it."""
-    defined = (node for node in ast.walk(tree) if isinstance(node, Function)) if tree is not None else ()
-    for node in defined:
-        first = min([node.lineno, *(outer.lineno for outer in node.decorator_list)])
-        if node.name == at.function and first == at.line:
-            return node
-    return None
 
 
 def _constant(

@@ -58,6 +58,14 @@ class Listing:
         around = [node for node in self.scopes if node.body[0].lineno <= line <= (node.end_lineno or 0)]
         return max(around, key=lambda node: node.lineno, default=self.tree)
 
+    def beginning(self, line: int, name: str) -> Function | None:
+        """The function of this name that begins at a line; its decorators belong to it."""
+        for node in self.scopes:
+            first = min([node.lineno, *(outer.lineno for outer in node.decorator_list)])
+            if node.name == name and first == line:
+                return node
+        return None
+
     def statement(self, line: int) -> ast.stmt | None:
         """The innermost statement around a line; of a compound statement, it is the header that is meant."""
         scope = self.scope(line)

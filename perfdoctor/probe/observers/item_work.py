@@ -1,130 +1,30 @@
 """What a dataset's code does again for every item: calls and values that are the same each time.
 
-A few batches of each process, but not its first, are prepared under a profile function: Python then says when
-functions are called and when they end. They are counted and not timed. Where somebody else has set a
-profile function, nothing is looked at. Values are compared by checksums; none is kept.
+A few batches of each process, but not its first, are prepared under a profile function: see UserCalls.
 """
 
 from __future__ import annotations
 
-import inspect
 import os
-import sys
-from collections import Counter
-from itertools import islice
-from types import CodeType, FrameType
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Optional
 
-from ...wire.events.item_work import FAR, ItemWorkEvent
+from ...wire.events.item_work import ItemWorkEvent
 from ...wire.step_rows import DISTURBED
-from .. import patch
-from ..checksum import UNREADABLE, Checksum, checksum
 from ..containers import fields_of, values_of
 from ..fetch_turns import NEVER
-from ..frame_names import FILLED, SUSPENDS, Snapshots, shows_locals
+from ..looks.user_calls import UserCalls
 from ..observer import Watch, observer
-from ..user_frames import is_users
 from ..wrapping import Args, Kwargs
-
-Place = Tuple[CodeType, int]
 
 NAME = "item_work"
 ITEMS_ENOUGH, BATCHES_MAX = 64, 16
 FIRST_IN_WORKER, FIRST = 2, 64  # batch that is looked at; where it is made in a step, the step is not timed
-CALLS_MAX = 150_000  # seen by the profile function, in a process: at a microsecond each
-CHECKSUMS_MAX = 6_000  # in a process: at about ten microseconds each
-COMPARED_MAX = 200  # calls of one line
-PLACES_MAX = 200  # lines and functions told apart
-NAMES_MAX = 24  # locals of a function
 REACHED_MAX = 500  # objects that belong to a dataset
 LATE = 200  # batches delivered: workers that begin later belong to another epoch, and need not look again
-MANY = 16  # calls from one line in C that are worth a word
-EFFECTS = (type(None), int)  # what calls give, bool included, that are made for something else they do
-VARIES = object()
-
-
-class Function:
-    """The ends of one of the user's functions, and what its locals held there."""
-
-    def __init__(self, code: CodeType) -> None:
-        self.ends = 0
-        arguments = code.co_varnames[: code.co_argcount][:1]
-        self.skipped = set(arguments) & {"self", "cls"}
-        self.values: Dict[str, Any] = {}  # name -> the checksum that it had each time, or VARIES
-        self.plain: List[str] = []  # names that held a mere number
-
-    def end(self, local: Dict[str, Any], lasting: Dict[int, Any]) -> None:
-        """Compare the locals with those of the ends before."""
-        now = {
-            name: UNREADABLE if value is None else checksum(value, lasting)  # None: cleared, as a rule
-            for name, value in islice(local.items(), NAMES_MAX)
-            if name not in self.skipped
-        }
-        values = self.values
-        if not self.ends:
-            values.update(now)
-            self.plain = [name for name in now if isinstance(local[name], EFFECTS)]
-        for name in values.keys() | now.keys():
-            if now.get(name, VARIES) != values.get(name, VARIES):
-                values[name] = VARIES
-        self.ends += 1
-
-    def told(self, code: CodeType) -> Dict[str, Any]:
-        """As it is written down; a local that could not be read is in neither list."""
-        readable = {name: value for name, value in self.values.items() if value is not UNREADABLE}
-        return {
-            "at": _line(code, code.co_firstlineno),
-            "ends": self.ends,
-            "same": {name: value for name, value in readable.items() if value is not VARIES},
-            "plain": self.plain,
-            "varied": [name for name, value in readable.items() if value is VARIES],
-        }
-
-
-class Calls:
-    """The calls of one function from one line of the user's."""
-
-    def __init__(self, callee: str, module: str, code: CodeType) -> None:
-        self.callee, self.module = callee, module
-        self.file, self.function = code.co_filename, code.co_name
-        self.calls = self.compared = self.repeated = self.differed = 0
-        self.results: Dict[int, int] = {}  # by the checksum of the arguments
-        self.last: Dict[int, int] = {}  # when a call had them last, counted in compared calls
-        self.after: List[int] = []  # how many calls later they came again
-
-    def end(self, arguments: Checksum, result: Checksum) -> None:
-        """Compare a call with those before."""
-        if arguments is UNREADABLE or result is UNREADABLE:
-            return
-        self.compared += 1
-        if arguments not in self.results:
-            self.results[arguments] = result
-        elif self.results[arguments] == result:
-            self.repeated += 1
-            self.after.append(self.compared - self.last[arguments])
-        else:
-            self.differed += 1
-        self.last[arguments] = self.compared
-
-    def told(self, place: Place) -> Dict[str, Any]:
-        """As it is written down."""
-        return {
-            "at": _line(*place),
-            "callee": self.callee,
-            "module": self.module,
-            "file": os.path.abspath(self.file),
-            "function": self.function,
-            "calls": self.calls,
-            "compared": self.compared,
-            "repeated": self.repeated,
-            "far": sum(calls >= FAR * self.compared for calls in self.after),
-            "differed": self.differed,
-            "arguments": len(self.results),
-        }
 
 
 class ItemWork:
-    """The profile function of one process, and what it saw."""
+    """What one process's batches were seen to do."""
 
     def __init__(self, watch: Watch) -> None:
         self.session = watch.session
@@ -138,164 +38,46 @@ class ItemWork:
         self.begin = self.fetches.count - inside  # batches before this process's first
         self.turn = FIRST_IN_WORKER if self.session.in_worker() else FIRST  # the batch that is looked at next
         self.looked = self.items = 0
-        self.events = self.checksums = 0
-        self.over = self.moments.batches > LATE
-        self.users: Dict[CodeType, bool] = {}
-        self.functions: Dict[CodeType, Function] = {}
-        self.calls: Dict[Tuple[CodeType, int, CodeType], Calls] = {}
-        self.small: Dict[Tuple[CodeType, int, str], int] = {}
-        self.under_way: List[Tuple[FrameType, Optional[Calls], Checksum]] = []
-        self.outermost: Counter[CodeType] = Counter()  # ended in this batch, called by a library
-        self.lasting: Dict[int, Any] = {}
-        self.snapshots = Snapshots()
-        self.profile = patch.profile_function(NAME, self._profile)
-
-    # ------------------------------------------------------------ when to look
+        self.seen = UserCalls(NAME)
+        self.seen.over = self.moments.batches > LATE
 
     def before_fetch(self, args: Args, kwargs: Kwargs) -> Optional[bool]:
         """Look at this batch, if it is one of the few."""
         if self.pid != os.getpid():
             self.begin_process(inside=True)
-        if self.over or self.fetches.count < self.next():
+        if self.seen.over or self.fetches.count < self.next():
             return None
         self.turn *= 2  # most batches are left alone
-        if sys.getprofile() is not None:
+        if not self.seen.begin(_reached(args[0])):
             return None
-        self.lasting = _reached(args[0])
-        self.outermost.clear()
         self.session.slowed = True
         recorder = self.session.recording()
         if recorder is not None:  # this process trains: the step will take longer
             recorder.flags |= DISTURBED
-        sys.setprofile(self.profile)
         return True
 
     def next(self) -> int:
         """The count of the batch that has its turn next."""
-        return NEVER if self.over else self.begin + self.turn
+        return NEVER if self.seen.over else self.begin + self.turn
 
     def after_fetch(self, token: bool, args: Args, result: Any) -> None:
         """Look away, and write down what was seen until now."""
-        cut = self.over
-        self._end()
-        self.snapshots.empty()
+        seen = self.seen
+        cut = seen.over
+        seen.end()
         self.session.slowed = False
         self.looked += 1
         whole = len(args[1]) if len(args) > 1 and isinstance(args[1], list) else 1
-        self.items += max(self.outermost.values(), default=1) if cut else whole
+        self.items += max(seen.outermost.values(), default=1) if cut else whole
         if self.items >= ITEMS_ENOUGH or self.looked >= BATCHES_MAX:
-            self.over = True
+            seen.over = True
         if self.session.tag is not None:
-            self.session.append(self._told())
-        if self.over:
-            self.functions, self.calls, self.small = {}, {}, {}
-
-    def _end(self) -> None:
-        if sys.getprofile() is self.profile:
-            sys.setprofile(None)
-        self.under_way.clear()  # frames that are kept would keep their values
-        self.lasting = {}
-
-    def _told(self) -> ItemWorkEvent:
-        return ItemWorkEvent(
-            items=self.items,
-            functions=[function.told(code) for code, function in self.functions.items() if function.ends],
-            calls=[calls.told((code, line)) for (code, line, _), calls in self.calls.items()],
-            small=[
-                {"at": _line(code, line), "callee": callee, "calls": count}
-                for (code, line, callee), count in self.small.items()
-                if count >= MANY
-            ],
-        )
-
-    # ------------------------------------------------------------ what is seen
-
-    def _profile(self, frame: FrameType, event: str, arg: Any) -> None:
-        self.events += 1
-        self.snapshots.turn()
-        if self.events > CALLS_MAX or self.checksums > CHECKSUMS_MAX or _is_spoilt(frame):
-            self.over = True
-            self._end()
-        elif event == "c_call":
-            if self._is_users(frame.f_code):
-                self._called_in_c(frame, arg)
-        elif event == "call":
-            self._called(frame)
-        elif event == "return" and self.under_way and self.under_way[-1][0] is frame:
-            self._returned(frame, arg)
-
-    def _is_users(self, code: CodeType) -> bool:
-        known = self.users.get(code)
-        if known is None:
-            known = self.users[code] = is_users(code.co_filename)
-        return known
-
-    def _called_in_c(self, frame: FrameType, callee: Any) -> None:
-        owner = getattr(callee, "__self__", None)
-        module = callee.__module__ or type(owner).__module__
-        key = (frame.f_code, frame.f_lineno, f"{module}.{callee.__qualname__}")
-        if key in self.small or len(self.small) < PLACES_MAX:
-            self.small[key] = self.small.get(key, 0) + 1
-
-    def _called(self, frame: FrameType) -> None:
-        code, caller = frame.f_code, frame.f_back
-        own = self._is_users(code)
-        from_user = caller is not None and self._is_users(caller.f_code)
-        if not (own or from_user):
-            return
-        calls, arguments = None, UNREADABLE
-        if caller is not None and from_user and not code.co_flags & SUSPENDS and code.co_name[0] != "<":
-            calls = self._calls(caller, frame)
-            if calls is not None:
-                calls.calls += 1
-                if calls.calls <= COMPARED_MAX:
-                    arguments = self._arguments(frame)
-        if own or arguments is not UNREADABLE:
-            self.under_way.append((frame, calls, arguments))
-
-    def _calls(self, caller: FrameType, frame: FrameType) -> Optional[Calls]:
-        key = (caller.f_code, caller.f_lineno, frame.f_code)
-        calls = self.calls.get(key)
-        if calls is None and len(self.calls) < PLACES_MAX:
-            module = str(frame.f_globals.get("__name__", ""))
-            calls = self.calls[key] = Calls(self._callee(frame), module, frame.f_code)
-        return calls
-
-    def _callee(self, frame: FrameType) -> str:
-        """What is called, as it is written: a class by its name."""
-        code = frame.f_code
-        made = self.snapshots.of(frame).get(code.co_varnames[0]) if _is_init(code) else None
-        return code.co_name if made is None else type(made).__qualname__
-
-    def _arguments(self, frame: FrameType) -> Checksum:
-        """The checksum of what a function is called with; of `__init__`, without what it makes."""
-        self.checksums += 1
-        code, local = frame.f_code, self.snapshots.of(frame)
-        if shows_locals(code):
-            return UNREADABLE
-        count = code.co_argcount + code.co_kwonlyargcount
-        count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
-        names = code.co_varnames[_is_init(code) : count]
-        return checksum(tuple(local[name] for name in names if name in local), self.lasting)
-
-    def _returned(self, frame: FrameType, result: Any) -> None:
-        _, calls, arguments = self.under_way.pop()
-        code = frame.f_code
-        if calls is not None and arguments is not UNREADABLE:
-            if _is_init(code):
-                result = self.snapshots.of(frame).get(code.co_varnames[0])
-            if not isinstance(result, EFFECTS):
-                self.checksums += 1
-                calls.end(arguments, checksum(result, self.lasting))
-        if not self.under_way:
-            self.outermost[code] += 1
-        if self._is_users(code) and code.co_name[0] != "<":
-            function = self.functions.get(code)
-            if function is None and len(self.functions) < PLACES_MAX:
-                function = self.functions[code] = Function(code)
-            if function is not None and function.ends < COMPARED_MAX:
-                self.checksums += len(code.co_varnames)
-                function.end(self.snapshots.of(frame), self.lasting)
+            functions, calls, small = seen.told()
+            self.session.append(
+                ItemWorkEvent(items=self.items, functions=functions, calls=calls, small=small)
+            )
+        if seen.over:
+            seen.clear()
 
 
 def _reached(fetcher: Any) -> Dict[int, Any]:
@@ -314,19 +96,6 @@ def _reached(fetcher: Any) -> Dict[int, Any]:
         else:
             waiting.extend(values_of(fields_of(value), 64))
     return found
-
-
-def _is_init(code: CodeType) -> bool:
-    return code.co_name == "__init__" and code.co_argcount > 0
-
-
-def _is_spoilt(frame: FrameType) -> bool:
-    """Whether a mere call of a profile function changes what this frame may hold of its locals."""
-    return FILLED and shows_locals(frame.f_code)
-
-
-def _line(code: CodeType, line: int) -> Dict[str, Any]:
-    return {"file": os.path.abspath(code.co_filename), "line": line, "function": code.co_name}
 
 
 @observer

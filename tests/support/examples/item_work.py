@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from perfdoctor.facts.data.item_repeats import ItemRepeatFacts
 from perfdoctor.facts.data.item_work import How, RepeatedWorkFacts
 from perfdoctor.facts.data.small_calls import Library, SmallCallFacts
+from perfdoctor.facts.host.repeated_calls import RepeatedFunction, RepeatedFunctionFacts
 from perfdoctor.facts.script.function_caches import SmallCache, SmallCacheFacts
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.measured import Location
@@ -17,6 +18,9 @@ HEALTHY = {
     ItemRepeatFacts: ItemRepeatFacts(32, 32),
     RepeatedWorkFacts: RepeatedWorkFacts((load_facts.repeated(0.03),)),
     SmallCallFacts: SmallCallFacts((load_facts.small(0.1),), 0.012),
+    RepeatedFunctionFacts: RepeatedFunctionFacts(
+        (RepeatedFunction(LOAD, "load", 0.02, 10, Bottleneck.DATA, 64, 4),)
+    ),
     SmallCacheFacts: SmallCacheFacts((SmallCache(LOAD, 64, 1000, 800, 0.02, 0.1, 10, Bottleneck.DATA),)),
 }
 
@@ -29,6 +33,7 @@ def odd(draw):
             draw(st.floats(0, 1)),
             how=draw(st.sampled_from(How)),
             arguments=draw(st.integers(1, 9)),
+            in_all=draw(st.none() | st.integers(1, 10**4)),
             text=draw(st.sampled_from(["table = read()", "", "yield x"])),
         )
         for _ in range(draw(st.integers(1, 3)))
@@ -51,7 +56,18 @@ def odd(draw):
         draw(st.integers(0, 99)),
         draw(st.sampled_from(Bottleneck)),
     )
+    repeated = RepeatedFunction(
+        LOAD,
+        "load",
+        draw(st.floats(0, 1)),
+        draw(st.integers(0, 99)),
+        draw(st.sampled_from(Bottleneck)),
+        seen=draw(st.integers(6, 200)),
+        arguments=draw(st.integers(1, 200)),
+        in_all=draw(st.none() | st.integers(1, 10**4)),
+    )
     return {
+        RepeatedFunctionFacts: RepeatedFunctionFacts((repeated,)),
         ItemRepeatFacts: ItemRepeatFacts(again, draw(st.integers(0, again))),
         RepeatedWorkFacts: RepeatedWorkFacts(tuple(work)),
         SmallCacheFacts: SmallCacheFacts((cache,)),

@@ -1,0 +1,18 @@
+"""What is said of calls that repeat earlier ones: shared by the tips about them."""
+
+from __future__ import annotations
+
+
+def came_again(name: str, seen: int, arguments: int, in_all: int | None) -> str:
+    """What a look at `seen` calls of a function has shown of their arguments."""
+    if in_all is not None:
+        came = f"by how often the arguments of `{name}` came again in {seen} calls"
+        return f"{came}, there are about {in_all:,} different ones"
+    if arguments > 1:
+        return f"the {seen} calls of `{name}` looked at had {arguments} different arguments in all"
+    return f"all {seen} calls of `{name}` looked at had the same arguments and result"
+
+
+def cached(name: str) -> str:
+    """What to write around such a function."""
+    return f"functools.lru_cache(...)({name})  # gives again what it gave before"
