@@ -92,7 +92,7 @@ def slowing_facts(
         adds=adds,
         bytes_per_step=None if isinstance(memory, Missing) else memory.host_bytes_per_step,
         clock_hz=clock_hz,
-        hook=never_removed(sources, line.at) if line is not None and name is None else None,
+        hook=_hook(line, stacks, sources) if name is None else None,
     )
 
 
@@ -169,6 +169,14 @@ def _line(
         if found is not None:
             return cost, *found
     return next(iter(stacks.phases.get(phase, ())), None), None, None
+
+
+def _hook(line: LineCost | None, stacks: StackFacts | Missing, sources: Sources) -> Location | None:
+    """Where the hook is registered that a line is in, called from any file that was seen at work."""
+    if line is None or isinstance(stacks, Missing):
+        return None
+    files = {each.at.file for lines in stacks.phases.values() for each in lines}
+    return never_removed(sources, line.at, sorted(files))
 
 
 def _candidates(phase: Phase, between: BetweenStepsFacts | Missing, stacks: StackFacts) -> Iterator[LineCost]:

@@ -52,7 +52,7 @@ def sampled(memory=lambda n: {}, **others):
 
 
 def test_a_costliest_line_in_a_hook_that_nothing_removes_tells_where_it_is_registered():
-    script = "def hook(m, i, o):\n    o.std()\nfor net in nets:\n    net.register_forward_hook(hook)"
+    script = "def hook(m, i, o):\n    o.std()\nfor epoch in range(9):\n    net.register_forward_hook(hook)"
     sources = Sources(source_of(train=script))
     found = slowing(growing(phase=Phase.FORWARD), lines=[line(2)], sources=sources)
     assert (found.line.at.line, found.hook.line) == (2, 4)
