@@ -28,6 +28,7 @@ from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import StepFacts
 from perfdoctor.model.units import count, every
+from perfdoctor.tips._words import is_about
 from perfdoctor.tips.catalogue import Checked, tip
 
 # Share of wall time. A forward pass is a third of a step: validating on a fifth of the data after each epoch
@@ -38,7 +39,8 @@ RECORDED = 0.5  # of its time: most passes record a graph
 SEVERAL = 3  # validations: fewer have no interval
 RARER = (2, 4, 10)  # times longer between two of them: at least, likely, at most
 ACTING = 4.0  # steps between: a model that runs more often may be generating its own training data
-NAMED = re.compile(r"valid|eval|test|dev|score|accura|metric|(?:^|_)val(?:_|$)", re.IGNORECASE)
+# Words of names begin so.
+NAMED = re.compile(r"valid|eval|test|scor|accura|metric|(?:val|dev)(?:s|set|loader)?$")
 
 
 @tip(
@@ -98,10 +100,9 @@ def _may_be_acting(validation: ValidationFacts) -> bool:
 
 
 def _is_named(validation: ValidationFacts) -> bool:
-    """Whether the name of the calling function, or the calling line, mentions validation."""
+    """Whether the name of the calling function, or what the calling line is about, mentions validation."""
     at, passes = validation.at, validation.passes
-    words = [passes.function if passes else None, at.text if at else None]
-    return any(word is not None and NAMED.search(word) for word in words)
+    return is_about(NAMED, at.text if at else None, passes.function if passes else None)
 
 
 def _rarer(validation: ValidationFacts) -> str:

@@ -27,6 +27,7 @@ from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import RunFacts, StepFacts
 from perfdoctor.tips._waiting import waits_for_device
+from perfdoctor.tips._words import is_about
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.05  # share of the step
@@ -34,9 +35,10 @@ SEEN = 5  # samples in those lines: fewer may be chance
 EVERY = 10  # steps between two values of a statistic that still show its course
 SURE = 0.5  # of it goes if it is done every second step
 SHOWN = 3  # lines named
+# Words of names begin so.
 METRICS = re.compile(
-    r"accura|f1|auc|precision|recall|bleu|rouge|iou|confusion|score|metric|perplex|evaluat|correct",
-    re.IGNORECASE,
+    r"accura|f1|(?:roc|pr)?auc$|auroc|precision|recall|bleu|rouge|m?iou$|confus|scor|metric|perplex|evaluat"
+    r"|correct(?:s|ly)?$"
 )
 BINDS = re.compile(r"[\w.\[\], *]+(:[^=]+)?=(?!=)")  # names that lines behind it may need
 # Lines that other findings are about, and copies of the state, which are checkpoints.
@@ -86,8 +88,7 @@ def _within(line: BetweenLine) -> str:
 
 
 def _is_metric(line: BetweenLine) -> bool:
-    words = (line.at.text, line.inside.text, line.inside.function)
-    return any(word is not None and METRICS.search(word) for word in words)
+    return is_about(METRICS, line.at.text) or is_about(METRICS, line.inside.text, line.inside.function)
 
 
 def _rarer(lines: Sequence[BetweenLine]) -> str:

@@ -107,6 +107,20 @@ def test_passes_whose_results_the_updates_need_are_validation_only_by_name():
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "action = agent.act(state.to(self.device))",
+        "latest = agent.act(state)",
+        "docs = retrieve(model, query, metric)",
+        "action = self.policy(",
+    ],
+)
+def test_words_that_only_hold_such_a_name_and_arguments_are_none(text):
+    acting = validation(between=1, function="retrieval_step", text=text, dependence=Dependence.UPDATE)
+    assert judge(STEP, acting) is None
+
+
+@pytest.mark.parametrize(
     ("interval", "code"),
     [
         (Interval("epoch", of_updates=False), "if epoch % 4 == 0:\n    accuracy = validate(model)"),

@@ -75,6 +75,13 @@ def test_a_search_through_a_whole_table_goes_nearly_whole_wherever_it_stands():
     assert beside.change.batch.likely == pytest.approx(0.9 * 0.6 + 0.7 * 0.3)
 
 
+def test_a_mask_against_a_number_of_the_objects_is_no_search():
+    masking = line(0.8, text="noise[torch.rand(noise.shape) < self.mask_prob] = 0")
+    advice = tip(STARVED, loader(batch=12), batch(cost(Stage.TRANSFORMING, 0.9, masking)), cpu())
+    assert advice.code is None
+    assert advice.change.batch.likely == pytest.approx(0.8 * 0.8)
+
+
 def test_on_a_crowded_machine_little_cpu_time_does_not_mean_waiting():
     advice = tip(STARVED, loader(batch=12, cpu=5), SLOW, cpu(cores=2, other_cores=1.5))
     assert advice is not None

@@ -46,6 +46,13 @@ def test_a_metric_belongs_into_validation():
     assert "validation" in (advice.code or "")
 
 
+@pytest.mark.parametrize(
+    "text", ["previous = flatten(net)", "various = stats(net)", "auctions = bids(recall)"]
+)
+def test_a_word_that_only_holds_a_metrics_name_is_none(text):
+    assert "validation" not in tip(run(), STEP, between(0.2, text=text)).code
+
+
 def test_what_is_read_every_so_many_steps_is_done_then():
     found = between(0.2, text="self.latest = self.table.score(state)")
     (line,) = found.lines

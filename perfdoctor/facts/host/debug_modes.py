@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.origins import called_name
-from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.facts.user_source.parse import Sources, covers, statements
 from perfdoctor.facts.user_source.update_dependence import only_reported
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import GpuFacts, LineCost, Location, Phase, StackFacts
@@ -19,12 +20,10 @@ from perfdoctor.wire.events.training import AnomalyEvent, DebugModeEvent
 MOST = 0.5  # of the samples: what is on for less than most steps was turned on for a while, on purpose
 CHECKS = re.compile(r"\b(?:isnan|isinf|isfinite|assert_all_finite|check_numerics)\b")
 RAISES = re.compile(r"\b(?:assert_all_finite|check_numerics)\b")  # which are tests by themselves
-TESTS = (ast.If, ast.While, ast.Assert, ast.Raise)
-ENDS = (ast.Raise, ast.Assert, ast.Break, ast.Continue, ast.Return)
-TELLS = re.compile(
-    r"print|warn|error|exception|critical|info|debug|write|exit|abort|breakpoint|set_trace|fail"
-)
-TESTING_TEXT = re.compile(r"(?:if|elif|while|assert|raise)\b")  # of a line whose file is not to be had
+ENDS = (ast.Raise, ast.Assert)
+EXITS = frozenset("exit _exit quit abort fail".split())
+TELLS = re.compile(r"print|warn|error|exception|critical|info|debug|write|breakpoint|set_trace")
+ENDING_TEXT = re.compile(r"(?:assert|raise)\b")  # of a line whose file is not to be had
 
 
 @dataclass(frozen=True)
@@ -81,23 +80,41 @@ def _anomaly(rank: RankRecords) -> tuple[float, float] | None:
 
 
 def is_check(line: LineCost, sources: Sources) -> bool:
-    """Whether a line tests or reports NaN or infinities; a mask of missing values does not."""
+    """Whether a line does nothing but tell of NaN or infinities, or end the run for them.
+
+    A mask of missing values is needed, and so is a test that skips an update or chooses another value.
+    """
     if line.at.text is None or not CHECKS.search(line.at.text):
         return False
-    node = sources.file(line.at.file).statement(line.at.line)
     if RAISES.search(line.at.text):
         return True
+    scope = sources.file(line.at.file).scope(line.at.line)
+    within = statements(scope.body) if scope is not None else ()
+    node = next((each for each in within if covers(each, line.at.line)), None)  # what a line begins
     if node is None:
-        return TESTING_TEXT.match(line.at.text) is not None
-    if isinstance(node, ast.If) and not _acts(node):
-        return not only_reported(sources, line.at)  # it chooses what is shown
-    return isinstance(node, TESTS) or only_reported(sources, line.at)
+        return ENDING_TEXT.match(line.at.text) is not None
+    if hasattr(node, "body"):
+        return isinstance(node, ast.If) and _only_tells(node.body) and _only_tells(node.orelse)
+    return isinstance(node, ENDS) or only_reported(sources, line.at)
 
 
-def _acts(test: ast.If) -> bool:
-    """Whether something ends or is told where the test holds, or where it does not."""
-    within = [inner for node in (*test.body, *test.orelse) for inner in ast.walk(node)]
-    calls = [inner for inner in within if isinstance(inner, ast.Call)]
-    return any(isinstance(inner, ENDS) for inner in within) or any(
-        TELLS.search(called_name(call)) for call in calls
-    )
+def _only_tells(body: Sequence[ast.stmt]) -> bool:
+    """Whether statements end the run, whatever they do before, or do nothing but tell something."""
+    return any(map(_ends, body)) or all(map(_tells, body))
+
+
+def _ends(node: ast.stmt) -> bool:
+    return isinstance(node, ENDS) or not EXITS.isdisjoint(_called(node))
+
+
+def _tells(node: ast.stmt) -> bool:
+    """Whether a statement only tells something; a compound one may go through what it tells of."""
+    if isinstance(node, (ast.If, ast.For, ast.With)):
+        return _only_tells(node.body) and _only_tells(getattr(node, "orelse", ()))
+    return isinstance(node, ast.Pass) or any(TELLS.search(name) for name in _called(node))
+
+
+def _called(node: ast.stmt) -> list[str]:
+    """What a statement calls that is nothing but a call."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    return [called_name(call)] if isinstance(call, ast.Call) else []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 
 from perfdoctor.facts.data.nested_datasets import NestedDatasets
@@ -10,6 +11,7 @@ from perfdoctor.facts.decode import Json, number
 from perfdoctor.facts.host.between_steps import BetweenStepsFacts
 from perfdoctor.facts.host.memory_growth import MemoryGrowth
 from perfdoctor.facts.host.resources import ENOUGH, HostSamples, UsedDevices
+from perfdoctor.facts.host.stack_costs import StackCosts
 from perfdoctor.facts.host.step_growth import SETTLING, StepGrowth
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.script.retained_graph import MOSTLY, RetainedGraphFacts
@@ -66,6 +68,7 @@ def slowing_facts(
     nested: NestedDatasets | Missing | None,
     between: BetweenStepsFacts | Missing,
     stacks: StackFacts | Missing,
+    costs: StackCosts | Missing | None,
     samples: HostSamples,
     devices: UsedDevices,
     span: MeasuredSpan,
@@ -79,7 +82,12 @@ def slowing_facts(
     phase = _phase(growth) if cause is None else None
     if phase is Phase.DATA_WAIT and isinstance(nested, NestedDatasets) and nested.share >= MOSTLY:
         cause = Cause.DATASETS
-    line, name, adds = _line(phase, between, stacks, sources) if phase is not None else (None, None, None)
+    line, name, adds = None, None, None
+    if phase is not None and isinstance(stacks, StackFacts):
+        anchors = costs.anchors if isinstance(costs, StackCosts) else frozenset()
+        least = MOSTLY * growth.slower * growth.phases[phase]
+        working = _on_what_grows(_candidates(phase, between, stacks), sources, anchors, least)
+        line, name, adds = working or (next(iter(stacks.phases.get(phase, ())), None), None, None)
     return SlowingFacts(
         cause=cause or (Cause.UNKNOWN if phase is None else Cause.WORK),
         first_s=growth.begin_s,
@@ -92,7 +100,7 @@ def slowing_facts(
         adds=adds,
         bytes_per_step=None if isinstance(memory, Missing) else memory.host_bytes_per_step,
         clock_hz=clock_hz,
-        hook=never_removed(sources, line.at) if line is not None and name is None else None,
+        hook=_hook(line, stacks, sources) if name is None else None,
     )
 
 
@@ -155,20 +163,29 @@ def _phase(growth: StepGrowth) -> Phase | None:
     return phase if share >= ONE_PHASE and grows_faster else None
 
 
-def _line(
-    phase: Phase,
-    between: BetweenStepsFacts | Missing,
-    stacks: StackFacts | Missing,
-    sources: Sources,
-) -> tuple[LineCost | None, str | None, Location | None]:
-    """The line that works on what grows, or else the phase's costliest."""
-    if isinstance(stacks, Missing):
-        return None, None, None
-    for cost in _candidates(phase, between, stacks):
-        found = growing_name(sources, cost.at)
-        if found is not None:
-            return cost, *found
-    return next(iter(stacks.phases.get(phase, ())), None), None, None
+def _on_what_grows(
+    lines: Iterable[LineCost], sources: Sources, anchors: frozenset[tuple[str, int]], least: float
+) -> tuple[LineCost, str, Location] | None:
+    """The costliest line that works on what grows, where such lines take as much as there is to explain.
+
+    `least`: the share of the step that all lines which work on the same take together.
+    """
+    found = [
+        (line, *grown) for line in lines if (grown := growing_name(sources, line.at, anchors)) is not None
+    ]
+    shares: dict[tuple[str, str], dict[Location, float]] = defaultdict(dict)
+    for line, name, _ in found:
+        shares[line.at.file, name][line.at] = line.share
+    explaining = (each for each in found if sum(shares[each[0].at.file, each[1]].values()) >= least)
+    return next(explaining, None)
+
+
+def _hook(line: LineCost | None, stacks: StackFacts | Missing, sources: Sources) -> Location | None:
+    """Where the hook is registered that a line is in, called from any file that was seen at work."""
+    if line is None or isinstance(stacks, Missing):
+        return None
+    files = {each.at.file for lines in stacks.phases.values() for each in lines}
+    return never_removed(sources, line.at, sorted(files))
 
 
 def _candidates(phase: Phase, between: BetweenStepsFacts | Missing, stacks: StackFacts) -> Iterator[LineCost]:

@@ -9,6 +9,7 @@ from perfdoctor.facts.decode import location
 from perfdoctor.facts.device.device import DeviceFacts, KernelFacts
 from perfdoctor.facts.host.stack_costs import StackCosts
 from perfdoctor.facts.registry import fact
+from perfdoctor.facts.user_source.origins import SourceFile, called_name
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location, Phase, StepFacts
@@ -19,6 +20,8 @@ from perfdoctor.wire.events.script import DoublePrecisionEvent, OptimizerEvent, 
 
 FUSED = frozenset(("Adam", "AdamW", "SGD"))  # on a CPU and on CUDA devices; Adagrad on a CPU only
 WIDE = frozenset(("float64", "double"))
+NARROW = frozenset("float half bfloat16 long int short bool float32 float16 int64 int32 int16 uint8".split())
+CONVERTS = frozenset("to type astype".split())
 
 
 @dataclass(frozen=True)
@@ -183,14 +186,54 @@ def files_of(rank: RankRecords) -> list[str]:
 def _written(files: Sequence[str], sources: Sources) -> Iterator[tuple[str, Location]]:
     """Lines that name double precision, or take over what numpy holds, in the order of the text."""
     for file in files:
-        tree = sources.file(file).tree
+        source = SourceFile(sources.file(file))
+        passed_by = set(map(id, _passed_by(source)))
         seen = set()
-        for node in ast.walk(tree) if tree is not None else ():
-            what = _widens(node)
+        for node in source.nodes:
+            what = _widens(node) if id(node) not in passed_by else None
             line = getattr(node, "lineno", 0)
             if what is not None and line not in seen:
                 seen.add(line)
                 yield what, Location(file, line, None, sources.text(file, line))
+
+
+def _passed_by(source: SourceFile) -> Iterator[ast.AST]:
+    """What brings nothing in: types to choose from or to compare with, options, and what is narrowed."""
+    called = {id(call.func) for call in source.calls}
+    for node in source.nodes:
+        if isinstance(node, (ast.List, ast.Tuple, ast.Set, ast.Compare)):
+            yield from ast.iter_child_nodes(node)
+        elif isinstance(node, ast.Dict):
+            yield from filter(None, node.keys)
+        elif isinstance(node, ast.Attribute) and id(node) not in called:
+            if not source.full_name(node).startswith(("torch.", "numpy.")):
+                yield node  # an option, such as `args.double`
+        elif isinstance(node, ast.Call):
+            yield from _narrowed(node)
+
+
+def _narrowed(call: ast.Call) -> Iterator[ast.AST]:
+    """The calls that one narrows the result of: two of them in `torch.from_numpy(x).to(device).float()`.
+
+    `torch.from_numpy(x.astype(np.float32))` is one itself: its argument is narrow.
+    """
+    name, given = called_name(call), {each for part in call.args + call.keywords for each in _types_in(part)}
+    if name == "from_numpy" and given & NARROW:
+        yield call
+    narrows = name in NARROW or (name in CONVERTS and given & NARROW)
+    inner: ast.expr = call
+    while narrows and isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
+        inner = inner.func.value
+        yield inner
+
+
+def _types_in(node: ast.AST) -> Iterator[str]:
+    """What may be names of number types: `np.float32`, "float32"."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Attribute):
+            yield inner.attr
+        elif isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+            yield inner.value
 
 
 def _widens(node: ast.AST) -> str | None:

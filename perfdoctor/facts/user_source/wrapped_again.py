@@ -21,7 +21,7 @@ def wrapping_lines(sources: Sources, files: Iterable[str]) -> tuple[Location, ..
     names = list(dict.fromkeys(files))
     names += [file for name in names for file in _imported(sources, name) if file not in names]
     listings = {name: sources.file(name) for name in dict.fromkeys(names)}
-    again = _called_again(listings.values())
+    again = called_again(listings.values())
     found = [
         (Location(name, node.lineno, function, sources.text(name, node.lineno)), _sets_what_it_takes(node))
         for name, listing in listings.items()
@@ -38,7 +38,7 @@ def _each(listing: Listing) -> Iterator[tuple[str | None, ast.stmt]]:
         yield from ((name, node) for node in statements(scope.body))
 
 
-def _called_again(listings: Iterable[Listing]) -> set[str]:
+def called_again(listings: Iterable[Listing]) -> set[str]:
     """The names of what is called in loops, and of what that calls in turn."""
     again, outside = set[str](), list[tuple[str | None, set[str]]]()
     for listing in listings:

@@ -54,11 +54,11 @@ LOOP = """for x, y in loader:
     ("number", "counts"),
     [
         pytest.param(2, False, id="a-mask-of-missing-targets"),
-        pytest.param(6, True, id="a-test"),
+        pytest.param(6, False, id="a-test-that-skips-an-update"),
         pytest.param(4, False, id="the-second-line-of-what-fills-gaps"),
         pytest.param(9, True, id="a-call-that-raises"),
         pytest.param(11, True, id="it-is-only-printed"),
-        pytest.param(12, True, id="the-test-of-a-loop"),
+        pytest.param(12, False, id="a-loop-until-the-value-is-finite"),
     ],
 )
 def test_a_line_checks_where_it_tests_or_where_its_result_is_only_reported(number, counts):
@@ -68,9 +68,41 @@ def test_a_line_checks_where_it_tests_or_where_its_result_is_only_reported(numbe
     assert is_check(LineCost(at, 0.1, 50, None, None), sources) is counts
 
 
-@pytest.mark.parametrize("text", ["keep = ~np.isnan(row)", "return loss[torch.isfinite(y)].mean()"])
-def test_without_the_source_a_line_checks_where_it_begins_like_a_test(text):
-    assert facts(of_stacks=stacks(line(0.1, text=text))) is None
+BRANCHES = {
+    "if torch.isnan(loss):\n    raise ValueError(step)": True,
+    "if torch.isnan(loss):\n    text = note(step)\n    raise ValueError(text)": True,
+    "if torch.isnan(loss):\n    save(model)\n    sys.exit(1)": True,
+    "if torch.isnan(loss):\n    print(step)\nelif torch.isinf(loss):\n    logger.error(step)": True,
+    "if torch.isnan(loss):\n    for name in names:\n        if bad(name):\n            print(name)": True,
+    "if not torch.isfinite(loss):\n    opt.zero_grad()\n    continue": False,
+    "if not torch.isfinite(loss):\n    print(step)\n    continue": False,
+    "if all(torch.isfinite(p).all() for p in grads):\n    opt.step()\nelse:\n    logger.warning(step)": False,
+    "if torch.isfinite(loss):\n    opt.step()\nelse:\n    raise ValueError(step)": False,
+    "if torch.isnan(loss):\n    loss = torch.zeros_like(loss)": False,
+    "if torch.isnan(loss):\n    return torch.zeros_like(loss)": False,
+    "if torch.isnan(loss): continue": False,
+    "while np.isnan(draw()).any():\n    pass": False,
+}
+
+
+@pytest.mark.parametrize(("text", "counts"), BRANCHES.items())
+def test_a_test_checks_where_it_only_tells_or_ends_the_run(text, counts):
+    script = f"def run():\n    for x in data:\n        {text.replace(chr(10), chr(10) + ' ' * 8)}"
+    at = Location("/home/me/train.py", 3, "run", text.split("\n")[0])
+    assert is_check(LineCost(at, 0.1, 10, None, None), Sources(source_of(train=script))) is counts
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ("keep = ~np.isnan(row)", False),
+        ("return loss[torch.isfinite(y)].mean()", False),
+        ("if torch.isnan(loss):", False),  # it may skip an update
+        ("assert not torch.isnan(loss)", True),
+    ],
+)
+def test_without_the_source_a_line_checks_where_it_ends_the_run(text, counts):
+    assert (facts(of_stacks=stacks(line(0.1, text=text))) is not None) is counts
 
 
 def test_what_a_dataset_tests_is_the_datas():
@@ -110,7 +142,7 @@ SHOWN = """for step, (x, y) in enumerate(loader):
         scheduler.step()"""
 
 
-@pytest.mark.parametrize(("number", "counts"), [(6, False), (9, True), (11, True)])
-def test_a_test_that_only_chooses_what_is_shown_looks_for_no_error(number, counts):
+@pytest.mark.parametrize(("number", "counts"), [(6, False), (9, True), (11, False)])
+def test_a_test_that_chooses_what_is_shown_or_done_looks_for_no_error(number, counts):
     at = Location("/home/me/train.py", number, "<module>", SHOWN.splitlines()[number - 1].strip())
     assert is_check(LineCost(at, 0.1, 10, None, None), Sources(source_of(train=SHOWN))) is counts

@@ -6,6 +6,7 @@ import pytest
 
 from perfdoctor.facts.host.memory_growth import MemoryGrowth
 from perfdoctor.facts.host.slowing_down import Cause, slowing_facts
+from perfdoctor.facts.host.stack_costs import StackCosts
 from perfdoctor.facts.steps.boundaries import find
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.user_source.parse import Sources
@@ -36,6 +37,7 @@ def slowing(growth=None, lines=(), other=(), samples=(), gpus=None, **given):
         "retained": None,
         "nested": None,
         "between": Missing("no stacks"),
+        "costs": StackCosts(1000, (), {}, frozenset({(TRAIN, 2)})),
         "stacks": stacks,
     }
     needs["sources"] = SOURCES
@@ -52,7 +54,7 @@ def sampled(memory=lambda n: {}, **others):
 
 
 def test_a_costliest_line_in_a_hook_that_nothing_removes_tells_where_it_is_registered():
-    script = "def hook(m, i, o):\n    o.std()\nfor net in nets:\n    net.register_forward_hook(hook)"
+    script = "def hook(m, i, o):\n    o.std()\nfor epoch in range(9):\n    net.register_forward_hook(hook)"
     sources = Sources(source_of(train=script))
     found = slowing(growing(phase=Phase.FORWARD), lines=[line(2)], sources=sources)
     assert (found.line.at.line, found.hook.line) == (2, 4)
@@ -64,6 +66,12 @@ def test_one_phase_that_grows_is_named_with_the_line_that_works_on_what_grows():
     assert (found.cause, found.phase, found.phase_share) == (Cause.WORK, Phase.OTHER, 1.0)
     assert (found.line.at.line, found.name, found.adds.line) == (3, "losses", 2)
     assert found.bytes_per_step == 2048.0
+
+
+def test_lines_that_take_too_little_to_explain_the_growth_do_not_hide_the_costliest():
+    few = slowing(lines=[line(4, 0.5), line(3, 0.09)])  # the growth is a fifth of the step
+    assert (few.line.at.line, few.name) == (4, None)
+    assert slowing(lines=[line(4, 0.5), line(3, 0.11)]).name == "losses"
 
 
 def test_without_such_a_line_the_costliest_of_the_phase_is_named():

@@ -126,6 +126,30 @@ def test_without_such_a_call_the_lines_that_name_double_precision_are_told():
     assert {at.text for _, at in facts.widened} >= {"y = torch.zeros(3, dtype=torch.float64)"}
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("x = torch.from_numpy(raw).to(device)", True),
+        ("x = torch.from_numpy(raw).float()", False),
+        ("x = torch.from_numpy(raw).to(device).to(torch.float32)", False),
+        ("x = torch.from_numpy(raw.astype(np.float32))", False),
+        ('x = torch.from_numpy(np.asarray(raw, dtype="float32"))', False),
+        ("loss = model(torch.from_numpy(raw)).float()", True),
+        ('parser.add_argument("--dtype", choices=["float", "double"])', False),
+        ('parser.add_argument("--dtype", default="double")', True),
+        ("if args.double: x = y", False),
+        ("if args.double: model.double()", True),
+        ('if args.dtype == "double": x = y', False),
+        ("assert x.dtype is not torch.float64", False),
+        ('types = {"double": 8}', False),
+        ("torch.set_default_dtype(torch.double)", True),
+    ],
+)
+def test_choices_options_comparisons_and_what_is_narrowed_bring_none_in(text, told):
+    facts = model_facts(own(WIDE), Sources(source_of(train=text)))
+    assert bool(facts.widened) is told
+
+
 def test_a_narrow_model_has_no_such_lines():
     facts = model_facts(own({**WIDE, "float64": 0.0}), Sources(source_of(train=TEXT)))
     assert facts.widened == ()
