@@ -91,7 +91,7 @@ def unit_of(node: ast.stmt) -> LoopStatement:
     """The names that a statement, or the header of a compound one, sets and needs."""
     sets: set[str] = set()
     needs: set[str] = set()
-    parts = [node] if isinstance(node, Function) else header(node)
+    parts: list[ast.AST] = [node] if isinstance(node, Function) else header(node)
     for part in parts:
         for inner in ast.walk(part):
             _names(inner, sets, needs)
