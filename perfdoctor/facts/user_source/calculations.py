@@ -20,6 +20,11 @@ class Calculations:
     def _finder(self) -> EffectsFinder:
         return EffectsFinder(self._listing)
 
+    @property
+    def training(self) -> frozenset[str]:
+        """The names of models, optimizers and what is built on them."""
+        return self._finder.file.training
+
     def calculates(self, node: ast.stmt) -> bool:
         """Whether a statement changes nothing but the items that it sets, and calls nothing unknown.
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from perfdoctor.facts.user_source.gathering import gathers_in
-from perfdoctor.facts.user_source.loop_statements import unit_of
+from perfdoctor.facts.user_source.loop_statements import handed, unit_of
 from perfdoctor.facts.user_source.parse import statements
 
 
@@ -18,7 +18,7 @@ def carried(body: Sequence[ast.stmt]) -> set[str]:
     nodes = list(statements(list(body)))
     gathers = {name for node in nodes if (name := gathers_in(node)) is not None}
     read = {name for node in nodes for name in unit_of(node).needs if name != gathers_in(node)}
-    every = {name for node in nodes for name in unit_of(node).sets | unit_of(node).changes}
+    every = {name for node in nodes for name in unit_of(node).sets | unit_of(node).changes | handed(node)}
     early: set[str] = set()
     _walk(body, every, set(), early)
     return early - (gathers - read)

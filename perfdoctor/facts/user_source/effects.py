@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
 from dataclasses import field
 
 from perfdoctor.facts.user_source import known_calls as known
+from perfdoctor.facts.user_source.function_finder import DEEPEST, FunctionFinder, Imported, is_super
 from perfdoctor.facts.user_source.origins import (
     SELVES,
     FunctionNode,
-    SourceFile,
     base_name,
     bound,
     called_name,
     dotted,
-    methods,
     parameters,
 )
 from perfdoctor.facts.user_source.parse import (
@@ -29,8 +27,6 @@ from perfdoctor.facts.user_source.parse import (
 )
 from perfdoctor.model.dataclass import dataclass
 
-DEEPEST = 6  # calls within calls that are followed; beyond it nothing is known
-Imported = Callable[[str], "tuple[Listing, Imported] | None"]
 _WEIGHTS = frozenset({"grad", "data", "requires_grad", "param_groups"})
 
 
@@ -57,16 +53,11 @@ class Effects:
         self.forwards |= other.forwards
 
 
-class EffectsFinder:
-    """What the statements and functions of one file do.
-
-    `imported` gives the listing of a module that the file imports, or an empty one.
-    """
+class EffectsFinder(FunctionFinder):
+    """What the statements and functions of one file do."""
 
     def __init__(self, listing: Listing, imported: Imported | None = None, depth: int = 0) -> None:
-        self.file = SourceFile(listing)
-        self._imported, self._depth = imported, depth
-        self._others: dict[str, EffectsFinder | None] = {}
+        super().__init__(listing, imported, depth)
         self._running: list[FunctionNode] = []
 
     def of_statement(self, node: ast.stmt) -> Effects:
@@ -102,7 +93,7 @@ class EffectsFinder:
 
     def of_function(self, function: FunctionNode) -> Effects:
         """What a call of one of the file's functions does, in the names of its own parameters."""
-        total = Effects()
+        total = Effects(unknown=function in self.templates)
         if function in self._running or len(self._running) > DEEPEST:
             total.unknown = function not in self._running
             return total
@@ -182,53 +173,6 @@ class EffectsFinder:
         else:
             effects.unknown = True
 
-    def called(self, call: ast.Call) -> Iterator[tuple[EffectsFinder, FunctionNode]]:
-        """The functions of the user's that a call may mean, each with the finder of its file."""
-        name, func = called_name(call), call.func
-        if isinstance(func, ast.Name):
-            yield from self._defined(name)
-        elif isinstance(func, ast.Attribute):
-            receiver = base_name(func.value)
-            if isinstance(func.value, ast.Name) and receiver in SELVES:
-                yield from ((self, function) for function in self.file.functions.get(name, []))
-            elif isinstance(func.value, ast.Name) and receiver in self.file.imports:
-                other = self._other(self.file.imports[func.value.id])
-                yield from other._defined(name) if other is not None else ()
-            for value in self.file.origins.get(receiver or "", ()):
-                if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
-                    finder, owner = self.class_of(value.func.id)
-                    yield from ((finder, function) for function in methods(owner, name))
-
-    def _defined(self, name: str) -> Iterator[tuple[EffectsFinder, FunctionNode]]:
-        """The functions of a plain name: of this file, or of the one that it is imported from."""
-        finder, owner = self.class_of(name)
-        if owner is not None:
-            yield from ((finder, function) for function in methods(owner, "__init__"))
-        elif name in self.file.functions:
-            yield from ((self, function) for function in self.file.functions[name])
-        elif name in self.file.imports:
-            module, _, original = self.file.imports[name].rpartition(".")
-            other = self._other(module)
-            yield from other._defined(original) if other is not None else ()
-
-    def class_of(self, name: str) -> tuple[EffectsFinder, ast.ClassDef | None]:
-        """A class by its name in this file, with the finder of the file that defines it."""
-        if name in self.file.classes or name not in self.file.imports:
-            return self, self.file.classes.get(name)
-        module, _, original = self.file.imports[name].rpartition(".")
-        other = self._other(module)
-        return other.class_of(original) if other is not None else (self, None)
-
-    def _other(self, module: str) -> EffectsFinder | None:
-        """What does the same for a module of the user's that this file imports."""
-        root = module.split(".")[0]
-        if self._imported is None or self._depth >= DEEPEST or root in known.PURE_MODULES:
-            return None
-        if module not in self._others:
-            listed = self._imported(module)
-            self._others[module] = EffectsFinder(*listed, self._depth + 1) if listed is not None else None
-        return self._others[module]
-
     def _own_call(
         self, call: ast.Call, finder: EffectsFinder, function: FunctionNode, effects: Effects
     ) -> None:
@@ -236,22 +180,25 @@ class EffectsFinder:
         given = dict(bound(function, call))
         changed = inner.changes & set(parameters(function))
         receiver = base_name(call.func.value) if isinstance(call.func, ast.Attribute) else None
-        built = isinstance(call.func, ast.Name) and function.name == "__init__"
+        is_own = receiver in SELVES or (isinstance(call.func, ast.Attribute) and is_super(call.func.value))
+        built = function.name == "__init__" != called_name(call)
         for name in changed:
             for other in self.file.refers(given[name]) if name in given else ():
                 self._changed(other, effects)
         outside = (inner.changes | inner.binds) - set(parameters(function))
         of_object = {name for name in outside if name.startswith("self.")}
-        if of_object and receiver not in (None, *SELVES):
-            effects.changes |= self.file.aliases(str(receiver))
-        if built or receiver not in SELVES:
+        if of_object and receiver is not None and not (built or is_own):
+            effects.changes |= self.file.aliases(receiver)
+        if built or not is_own:
             outside -= of_object
-        if finder is not self:  # names of another file mean nothing here
-            effects.unknown |= bool(outside)
-        else:
-            effects.changes |= outside
-            effects.needs |= inner.needs
-            effects.trains |= not outside.isdisjoint(self.file.training)
+        needs = inner.needs
+        if finder is not self:  # names of another file mean nothing here, but for the object's attributes
+            effects.unknown |= not outside <= of_object
+            outside &= of_object
+            needs = {name for name in needs if is_own and name.startswith("self.")}
+        effects.changes |= outside
+        effects.needs |= needs
+        effects.trains |= not outside.isdisjoint(self.file.training)
         effects.trains |= inner.trains or bool(inner.modes)
         effects.unknown |= inner.unknown
         effects.forwards |= inner.forwards

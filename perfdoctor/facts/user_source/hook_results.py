@@ -251,13 +251,7 @@ class _KeptAttributes:
 
 def _family(finder: EffectsFinder, owner: ast.ClassDef) -> list[tuple[EffectsFinder, ast.ClassDef]] | None:
     """A class with all that it inherits from; None where nothing is known of a base."""
-    found = [(finder, owner)]
-    for theirs, kind in found:  # which grows meanwhile
-        for base in kind.bases:
-            name = dotted(base).rpartition(".")[2]
-            there, inherited = theirs.class_of(name)
-            if inherited is None and name not in PLAIN_BASES | HOOKS:
-                return None
-            if inherited is not None and all(inherited is not each for _, each in found):
-                found.append((there, inherited))
-    return found
+    family = finder.family(owner)
+    bases = [(theirs, dotted(base)) for theirs, kind in family for base in kind.bases]
+    unseen = {name.rpartition(".")[2] for theirs, name in bases if theirs.class_of(name) is None}
+    return family if unseen <= PLAIN_BASES | HOOKS else None

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Sequence, Set
 
-from perfdoctor.facts.user_source.loop_statements import LoopStatement, base_of, items_set
+from perfdoctor.facts.user_source.loop_statements import LoopStatement, base_of, items_set, parts_set
 from perfdoctor.facts.user_source.origins import called_name
 from perfdoctor.facts.user_source.parse import Function, header
 
@@ -26,7 +26,7 @@ class KeptResults:
     """
 
     def __init__(self, units: Sequence[LoopStatement]) -> None:
-        whole = {name for unit in units for name in unit.sets - items_set(unit.node)}
+        whole = {name for unit in units for name in unit.sets - parts_set(unit.node)}
         self._filled = {name for unit in units for name in unit.changes | items_set(unit.node)} - whole
         self._kept: set[str] = set()
         self._of_kept: dict[str, set[LoopStatement]] = {}
@@ -57,7 +57,7 @@ class KeptResults:
         if gives:
             self._kept |= (unit.changes | items_set(unit.node)) & self._filled
             if kept_alone:
-                self._of_kept.update(dict.fromkeys(unit.sets - items_set(unit.node), on_the_way))
+                self._of_kept.update(dict.fromkeys(unit.sets - parts_set(unit.node), on_the_way))
 
     def _forget(self, unit: LoopStatement) -> None:
         self._rows -= unit.sets

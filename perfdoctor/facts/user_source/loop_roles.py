@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import replace
 from enum import Enum
 
 from perfdoctor.facts.user_source.calculations import Calculations
@@ -19,10 +20,12 @@ from perfdoctor.facts.user_source.loop_statements import (
     LoopStatement,
     attributes_changed,
     attributes_read,
+    base_of,
     items_set,
-    takes_numbers,
+    parts_set,
     unit_of,
 )
+from perfdoctor.facts.user_source.number_results import numbers_set
 from perfdoctor.facts.user_source.origins import called_name
 from perfdoctor.facts.user_source.parse import (
     LOOPS,
@@ -30,6 +33,7 @@ from perfdoctor.facts.user_source.parse import (
     Listing,
     calls,
     covers,
+    header,
     statements,
     statements_at,
 )
@@ -74,11 +78,16 @@ class Loop:
             loops = []
         self.is_loop = bool(loops)
         nodes = loops if loops else (scope.body if scope else [])
-        self.units = [unit_of(node) for node in statements(list(dict.fromkeys(nodes)))]
+        found = [unit_of(node) for node in statements(list(dict.fromkeys(nodes)))]
+        calculations = Calculations(listing)
+        tuned = calculations.training.union(*map(_called, _at(found, self.anchors)))
+        self.units = [replace(unit, sets=unit.sets - (parts_set(unit.node) & tuned)) for unit in found]
         self._training = _training(listing, self.units, self.anchors, may_train)
-        numbers = {unit: _numbers_set(listing, unit.node) for unit in self._training}
+        numbers = {unit: numbers_set(listing, unit.node) for unit in self.units}
         self._taken: dict[int, bool] = {}
-        self._parts = _split(listing, self.units, self._training, frozenset(results), numbers)
+        self._parts = _split(
+            self.units, self._training, frozenset(results), numbers, calculations, _imported(listing)
+        )
 
     def role(self, line: int) -> Role:
         """What the statement at a line is for."""
@@ -91,7 +100,8 @@ class Loop:
 
     def role_of(self, node: ast.stmt) -> Role:
         """What a statement is for, of those that share a line."""
-        return self._of_unit(unit_of(node)) if unit_of(node) in self.units else Role.OUTSIDE
+        unit = next((unit for unit in self.units if unit.node is node), None)
+        return self._of_unit(unit) if unit is not None else Role.OUTSIDE
 
     def _of_unit(self, unit: LoopStatement) -> Role:
         if unit in self._training:
@@ -143,6 +153,16 @@ def _loops(listing: Listing, anchors: Iterable[int]) -> list[ast.stmt]:
     return loops or [node for line in lines if (node := listing.comprehension(line)) is not None]
 
 
+def _at(units: list[LoopStatement], anchors: frozenset[int]) -> list[LoopStatement]:
+    return [unit for unit in units if any(covers(unit.node, line) for line in anchors)]
+
+
+def _called(unit: LoopStatement) -> set[str]:
+    """The names that a statement calls: `model.scale = 2` sets no part of a batch."""
+    parts = [inner for part in header(unit.node) for inner in ast.walk(part)]
+    return {name for inner in parts if isinstance(inner, ast.Call) and (name := base_of(inner.func))}
+
+
 def _training(
     listing: Listing,
     units: list[LoopStatement],
@@ -150,7 +170,7 @@ def _training(
     may_train: Callable[[ast.stmt], bool] | None,
 ) -> frozenset[LoopStatement]:
     """The units at the anchors; of those that share a line, the ones that may train, if any does."""
-    anchored = [unit for unit in units if any(covers(unit.node, line) for line in anchors)]
+    anchored = _at(units, anchors)
     idle: set[ast.stmt] = set()
     if may_train is None:
         return frozenset(anchored)
@@ -162,16 +182,16 @@ def _training(
 
 
 def _split(
-    listing: Listing,
     units: list[LoopStatement],
     training: frozenset[LoopStatement],
     results: frozenset[str],
     numbers: Mapping[LoopStatement, frozenset[str]],
+    calculations: Calculations,
+    imported: frozenset[str],
 ) -> _Purposes:
     """What each unit is for: building the batch, computing between model and loss, acting, drawing."""
-    calculations = Calculations(listing)
     trained, acted, played = _from_model(units, training, results, numbers, calculations)
-    drawn = _steered(units, training, trained | acted, _imported(listing))
+    drawn = _steered(units, training, trained | acted, imported)
     acted |= drawn
     wanted = _slice(units, _needs(training))
     to_model = _slice(units, _needs(unit for unit in training if not _only_backward(unit.node)))
@@ -263,12 +283,13 @@ def _from_model(
                 played.add(unit)
                 acting |= unit.sets
             else:
-                acting -= unit.sets - items_set(unit.node)
+                acting -= unit.sets - parts_set(unit.node)
             plain |= unit.sets
             live -= unit.sets
         elif gives:
             from_model.add(unit)
-            gone, held = (live, plain) if unit.leaves_graph else (plain, live)
+            leaves = unit.gives_numbers and (trains or unit.leaves_graph)
+            gone, held = (live, plain) if leaves else (plain, live)
             gone -= unit.sets
             held |= unit.sets
             acting -= unit.sets
@@ -283,48 +304,9 @@ def _from_model(
 
 def _leaves(unit: LoopStatement, live: Set[str], plain: Set[str], calculations: Calculations) -> bool:
     """Whether a unit works on numbers, and not on tensors with them: `loss = (goal * logits).sum()`."""
-    if unit.needs & live and not unit.leaves_graph:
+    if unit.needs & live and not unit.leaves(live):
         return bool(unit.needs & plain) and not calculations.calculates(unit.node)
     return bool(unit.needs & (plain | live))
-
-
-def _numbers_set(listing: Listing, node: ast.stmt) -> frozenset[str]:
-    """The names that a statement sets to numbers that a function of this file took out of tensors.
-
-    `action, chance = choose(state)` sets `action`, where `choose` returns `action.item(), chance`.
-    """
-    if not (isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.value, ast.Call)):
-        return frozenset()
-    name, target = called_name(node.value), node.targets[0]
-    scopes = [scope for scope in listing.scopes if scope.name == name]
-    given = [
-        (scope, inner.value)
-        for scope in scopes
-        for inner in statements(scope.body)
-        if isinstance(inner, ast.Return) and inner.value is not None
-    ]
-    targets = target.elts if isinstance(target, ast.Tuple) else [target]
-    found = set()
-    for index, one in enumerate(targets):
-        parts = [(scope, _part(value, index, len(targets))) for scope, value in given]
-        if isinstance(one, ast.Name) and given and all(_is_number(scope, part) for scope, part in parts):
-            found.add(one.id)
-    return frozenset(found)
-
-
-def _part(value: ast.expr, index: int, of: int) -> ast.expr | None:
-    """What a function returns for one of several names; None where that is not told."""
-    if of == 1:
-        return value
-    return value.elts[index] if isinstance(value, ast.Tuple) and len(value.elts) == of else None
-
-
-def _is_number(scope: Function, value: ast.expr | None) -> bool:
-    """Whether a function's result, or the name that it returns, was taken out of a tensor."""
-    if isinstance(value, ast.Name):
-        setting = [unit for node in statements(scope.body) if value.id in (unit := unit_of(node)).sets]
-        return bool(setting) and setting[-1].leaves_graph
-    return value is not None and any(takes_numbers(inner) for inner in ast.walk(value))
 
 
 def _steered(

@@ -46,7 +46,7 @@ class SourceFile:
         self.nodes = list(ast.walk(listing.tree)) if listing.tree is not None else []
         self.functions: dict[str, list[FunctionNode]] = defaultdict(list)
         self.classes: dict[str, ast.ClassDef] = {}
-        self.imports: dict[str, str] = {}
+        self.imports: dict[str, str] = {}  # modules by their dotted names, too; `module.*` for all of one
         self.calls = [node for node in self.nodes if isinstance(node, ast.Call)]
         for node in self.nodes:
             self._enter(node)
@@ -58,10 +58,14 @@ class SourceFile:
         elif isinstance(node, ast.ClassDef):
             self.classes[node.name] = node
         elif isinstance(node, ast.Import):
-            self.imports.update((name.asname or name.name.split(".")[0], name.name) for name in node.names)
+            self.imports.update((name.asname or name.name, name.name) for name in node.names)
+            firsts = (name.name.partition(".")[0] for name in node.names if not name.asname)
+            self.imports.update((first, first) for first in firsts)  # `import a.b` binds `a`
         elif isinstance(node, ast.ImportFrom):
             module = "." * node.level + (f"{node.module}." if node.module else "")
-            self.imports.update((name.asname or name.name, f"{module}{name.name}") for name in node.names)
+            for name in node.names:
+                full = f"{module}{name.name}"
+                self.imports[full if name.name == "*" else name.asname or name.name] = full
 
     # ------------------------------------------------------------ where objects come from
 
@@ -224,6 +228,15 @@ class SourceFile:
         first = self.imports.get(first) or known.USUAL_ALIASES.get(first, first)
         return f"{first}.{rest}" if rest else first
 
+    def imported_from(self, name: str) -> Iterator[tuple[str, str]]:
+        """The modules that a dotted name of this file may come from, each with what it is called there."""
+        first, _, rest = name.partition(".")
+        if first in self.imports:
+            yield _parted(f"{self.imports[first]}.{rest}" if rest else self.imports[first])
+        elif not rest:
+            alls = (full for full in self.imports.values() if full.endswith(".*"))
+            yield from ((_parted(full)[0], name) for full in alls)
+
     def module(self, func: ast.expr) -> str | None:
         """The library that a function belongs to, or None for a method and for the user's own."""
         first = dotted(func).partition(".")[0]
@@ -253,6 +266,13 @@ class SourceFile:
             or (isinstance(value, ast.Call) and called_name(value) in known.CONTAINERS)
             for value in self.origins.get(name, ())
         )
+
+
+def _parted(full: str) -> tuple[str, str]:
+    """A module and a name in it: `lib.engine` and `fit`, `..` and `fit`."""
+    name = full.rpartition(".")[2]
+    module = full.removesuffix(name)
+    return module[:-1] if module.strip(".") else module, name
 
 
 def methods(owner: ast.ClassDef | None, name: str) -> list[FunctionNode]:

@@ -6,12 +6,14 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
+from itertools import product
 
 from perfdoctor.model.measured import Location
 
 LineReader = Callable[[str, int], "str | None"]
 
 UPWARDS = 3  # folders above a file's own in which a module that it imports is looked for
+KEPT_IN = ("", "src")  # of each of them, where projects keep packages
 LONGEST_FILE = 20_000  # lines; longer ones are generated, and not worth the time
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 SIMPLE_BODIES = ("body", "orelse", "finalbody", "handlers", "cases")
@@ -114,10 +116,10 @@ class Sources:
         """The file of a module that another file imports; None where it is none of the user's."""
         above = len(module) - len(module.lstrip("."))
         parts = name.replace("\\", "/").split("/")[:-1]
-        tried = [above - 1] if above else range(UPWARDS + 1)
-        for levels in tried:
+        tried = product([above - 1], KEPT_IN[:1]) if above else product(range(UPWARDS + 1), KEPT_IN)
+        for levels, within in tried:
             folder = parts[: len(parts) - levels] if levels <= len(parts) else []
-            named = "/".join([*folder, *filter(None, module.strip(".").split("."))])
+            named = "/".join([*folder, *filter(None, [within, *module.strip(".").split(".")])])
             for file in (f"{named}.py", f"{named}/__init__.py"):
                 if self._source(file, 1) is not None:
                     return file

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from perfdoctor.facts.user_source.loop_statements import LoopStatement, unit_of
+from perfdoctor.facts.user_source.origins import called_name
 from perfdoctor.facts.user_source.parse import covers, statements
 
 ADDING = (ast.Add, ast.Sub)
@@ -23,7 +24,7 @@ def recurs(loop: ast.stmt, line: int) -> bool:
     wanted: set[LoopStatement] = set()
     grew = True
     while grew:
-        reached = {unit for unit in units if unit.sets & handed_on}
+        reached = {unit for unit in units if _set(unit) & handed_on}
         grew = len(reached) > len(wanted)
         wanted = reached
         handed_on |= {name for unit in wanted for name in unit.needs}
@@ -32,17 +33,25 @@ def recurs(loop: ast.stmt, line: int) -> bool:
 
 def _handed_on(units: list[LoopStatement]) -> Iterator[str]:
     """Names that a turn reads before it sets them, other than sums, extremes and what is filled in."""
-    every = {name for unit in units for name in unit.sets}
+    every = {name for unit in units for name in _set(unit)}
     known: set[str] = set()
     for unit in units:
         yield from (unit.needs & every) - known - set(_gathered(unit.node))
         known |= unit.sets
 
 
+def _set(unit: LoopStatement) -> frozenset[str]:
+    """The names that a statement sets, tensors that it changes in place included: `h.mul_(decay)`."""
+    value = unit.node.value if isinstance(unit.node, ast.Expr) else None
+    in_place = isinstance(value, ast.Call) and called_name(value).endswith("_")
+    return unit.sets | unit.changes if in_place else unit.sets
+
+
 def _gathered(node: ast.stmt) -> Iterator[str]:
     """Names that a statement only adds to, or fills in."""
-    if isinstance(node, ast.AugAssign):
-        yield from _names(node.target)
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ADDING):
+        to = node.target.value if isinstance(node.target, ast.Subscript) else node.target
+        yield from set() if _names(to) & _names(node.value) else _names(node.target)
     if not isinstance(node, ast.Assign):
         return
     for target in node.targets:

@@ -13,7 +13,8 @@ import ast
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
-from perfdoctor.facts.user_source.effects import Effects, EffectsFinder, Imported
+from perfdoctor.facts.user_source.effects import Effects, EffectsFinder
+from perfdoctor.facts.user_source.function_finder import Imported
 from perfdoctor.facts.user_source.later_training import CALLERS, trains_after
 from perfdoctor.facts.user_source.origins import SELVES, bound, called_name, parameters
 from perfdoctor.facts.user_source.parse import LOOPS, Function, Listing, Sources, covers, statements

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 
 from perfdoctor.facts.user_source import known_calls as known
-from perfdoctor.facts.user_source.effects import DEEPEST, EffectsFinder, reports
+from perfdoctor.facts.user_source.effects import EffectsFinder, reports
+from perfdoctor.facts.user_source.function_finder import DEEPEST
 from perfdoctor.facts.user_source.origins import SELVES, FunctionNode, base_name, bound, called_name
 from perfdoctor.facts.user_source.parse import LOOPS, Function, Sources, header, statements
 from perfdoctor.facts.user_source.update_dependence import modules_of

@@ -20,6 +20,11 @@ from perfdoctor.facts.user_source.carried import carried
         ("for part in x:\n    y = f(part)\nuse(y)", set()),
         ("while x:\n    y = f(x)\nuse(y)", {"y"}),
         ("with lock:\n    y = f(x)\nuse(y)", set()),
+        ("state.cell = f(x, state.cell)", {"state"}),
+        ("self.state.cell = f(x, self.state.cell)", {"self.state"}),
+        ("state.mul_(x).add_(1)", {"state"}),
+        ("update(h, x[t])\ny = h * 2", {"h"}),
+        ("print(h)\ny = h * 2\nout.append(h)", set()),
     ],
 )
 def test_what_is_read_before_it_surely_was_set_comes_from_the_turn_before(

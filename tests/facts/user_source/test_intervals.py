@@ -265,3 +265,53 @@ for it in range(9):
         save(model)
 """
     assert interval(script) == Interval("it", counted="it", period="5", is_in_caller=True)
+
+
+TRAINER = """
+class Trainer:
+    def train_epoch(self, loader):
+        for x in loader:
+            self.step(x)
+    def step(self, x):
+        self.model(x).backward()
+        self.optimizer.step()
+def make():
+    return Trainer()
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "call"),
+    [
+        ("import lib.trainers", "lib.trainers.make().train_epoch(rows)"),
+        ("import lib.trainers as trainers\nfitter = trainers.Trainer()", "fitter.train_epoch(rows)"),
+        ("from lib.trainers import Trainer", "Trainer().train_epoch(rows)"),
+        ("from lib.trainers import make\nfitter = make()", "fitter.train_epoch(rows)"),
+        ("from lib import *\nfitter = Trainer()", "fitter.train_epoch(rows)"),
+        (
+            "from lib.trainers import Trainer\nclass Own(Trainer):\n    pass\nfitter = Own()",
+            "fitter.train_epoch(rows)",
+        ),
+        (
+            "import lib.trainers as lib\nclass Own(lib.Trainer):\n    def log(self):\n        pass\nfitter = Own()",
+            "fitter.train_epoch(rows)",
+        ),
+    ],
+)
+def test_updates_are_found_through_modules_and_objects_and_what_classes_inherit(head, call):
+    script = f"{head}\nfor turn in range(9):\n    {call}\n    print(turn)  # here"
+    lib = {"lib/__init__": "from .trainers import *", "lib/trainers": TRAINER}
+    assert interval(script, **lib) == Interval("turn", of_updates=False)
+
+
+@pytest.mark.parametrize("call", ["self.train_epoch(rows)", "super().train_epoch(rows)"])
+def test_updates_are_found_in_methods_of_the_object_that_another_file_defines(call):
+    script = f"""
+from trainers import Trainer
+class Own(Trainer):
+    def run(self):
+        for turn in range(9):
+            {call}
+            print(turn)  # here
+"""
+    assert interval(script, trainers=TRAINER) == Interval("turn", of_updates=False)

@@ -489,7 +489,10 @@ for episode in range(9):
         pytest.param("return action.item()", "action", "acts", id="a-number"),
         pytest.param("return action.item(), value", "action, value", "acts", id="a-number-of-two"),
         pytest.param("action = action.item(); return action", "action", "acts", id="by-name"),
+        pytest.param("return int(action)", "action", "acts", id="made-a-number"),
+        pytest.param("return int(action), value", "action, value", "acts", id="one-of-two-made-a-number"),
         pytest.param("return action", "action", "compute", id="a-tensor"),
+        pytest.param("return action / float(9)", "action", "compute", id="a-tensor-with-a-number"),
         pytest.param("return value, action.item()", "action, value", "compute", id="a-number-for-the-other"),
         pytest.param("return action.item(), 0, 0", "action, value", "compute", id="not-told-for-which"),
     ],
@@ -501,3 +504,101 @@ def test_a_number_that_a_function_took_out_of_a_tensor_acts_like_one_taken_in_th
     loop = Loop(Listing(lines), [8, 11])
     assert lines[8].strip() == "state, reward = world.step(action)"
     assert loop.role(9).value == role
+
+
+@pytest.mark.parametrize(
+    ("action", "role"),
+    [
+        ("int(q.argmax())", "acts"),
+        ("env.actions[int(q.argmax())]", "acts"),
+        ("np.asarray(q).argmax()", "acts"),
+        ("to_numpy(q)", "acts"),
+        ("q * float(scale)", "compute"),
+    ],
+)
+def test_what_is_made_a_number_acts_like_one_taken_out_of_a_tensor(action, role):
+    check(
+        f"""
+        def to_numpy(tensor):
+            return tensor.detach().cpu().numpy()
+        for i in range(9):
+            q = net(state)  # trains
+            action = {action}
+            state, reward = env.step(action)  # {role}
+            loss = (q - reward).mean()
+            loss.backward()  # trains
+        """,
+        "net(state)", "backward",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "loss", ["crit(out, y) / float(n)", "crit(out[:, : int(k)], y)", "out.mean() * float(q.max())"]
+)
+def test_a_loss_with_a_number_in_it_stays_a_tensor(loss):
+    check(
+        f"""
+        for x, y in rows:  # data
+            out = model(x)  # trains
+            q = out * 2
+            loss = {loss}  # compute
+            loss *= 2  # compute
+            total = penalty(loss)  # compute
+            total.backward()  # trains
+        """,
+        "model(x)", "backward",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("graph", ["graph", "self.graph"])
+def test_attributes_that_are_set_build_what_they_belong_to(graph):
+    check(
+        f"""
+        for i in range(9):  # data
+            {graph}.points = clouds[i]  # data
+            {graph}.edges = nearest({graph}.points, 16)  # data
+            out = model({graph})  # trains
+            out.mean().backward()  # trains
+            stats.share = nearest(out, 2)  # rest
+        """,
+        "model(", "backward",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["model.scale = warm(i)", "opt.param_groups[0]['lr'] = warm(i)", "opt.defaults['lr'] = warm(i)"],
+)
+def test_a_setting_of_the_model_or_of_an_optimizer_is_no_part_of_a_batch(setting):
+    check(
+        f"""
+        for i in range(9):  # data
+            {setting}  # rest
+            out = model(table[i])  # trains
+            opt.zero_grad()  # rest
+            out.mean().backward()  # trains
+            opt.step()  # trains
+        """,
+        "model(", "backward", "opt.step",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "filling",
+    [
+        "np.take(table, i, out=rows)",
+        "np.copyto(rows, table[i])",
+        "rng.shuffle(rows)",
+        "setattr(rows, 'x', i)",
+    ],
+)
+def test_what_is_overwritten_where_it_lies_is_built(filling):
+    check(
+        f"""
+        for i in range(9):
+            {filling}  # data
+            out = model(rows)  # trains
+            out.mean().backward()  # trains
+        """,
+        "model(", "backward",
+    )  # fmt: skip

@@ -93,3 +93,11 @@ def test_modules_of_the_users_are_looked_for_beside_and_above_the_file():
         sources.imported(file, "pkg.nets") == sources.imported(file, "..nets") == "/me/pkg/nets/__init__.py"
     )
     assert sources.imported(file, "numpy") is None
+
+
+def test_packages_may_lie_in_a_folder_for_sources():
+    file = "/me/project/src/nets/small.py"
+    sources = Sources(lambda name, line: "x = 1" if name == file and line == 1 else None)
+    assert sources.imported("/me/project/train.py", "nets.small") == file
+    assert sources.imported("/me/project/scripts/train.py", "nets.small") == file
+    assert sources.imported("/me/project/scripts/train.py", ".nets.small") is None

@@ -9,11 +9,14 @@ HOME = "/home/me"
 
 def test_what_a_script_imports_belongs_to_it_and_what_that_imports():
     texts = {
-        "train": "import torch\nfrom engine import fit\nimport data.loaders as loaders\n",
+        "train": "import torch\nfrom engine import fit\nimport data.loaders as loaders\nimport optim.steps\nfrom marks import *\n",
         "engine": "from hooks import Hook\nfrom train import main\nfrom nets import Net\n",
         "nets/__init__": "from .small import Net",
         "nets/small": "import torch",
         "hooks": "",
+        "optim/__init__": "",
+        "optim/steps": "",
+        "marks": "",
         "data/loaders": "from .samplers import Sampler\nfrom . import shards\n",
         "data/samplers": "from ..hooks import Hook",
         "data/shards": "import numpy",
@@ -22,7 +25,8 @@ def test_what_a_script_imports_belongs_to_it_and_what_that_imports():
     found = project_files([f"{HOME}/train.py"], Sources(source_of(**texts)))
     named = [file.removeprefix(f"{HOME}/").removesuffix(".py") for file in found]
     assert named == [
-        *("train", "engine", "data/loaders", "hooks", "nets/__init__"),
+        *("train", "engine", "data/loaders", "optim/steps", "optim/__init__", "marks"),
+        *("hooks", "nets/__init__"),
         *("data/samplers", "data/shards", "nets/small"),
     ]
 

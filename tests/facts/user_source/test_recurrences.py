@@ -37,6 +37,14 @@ def test_what_is_gathered_turn_by_turn_could_be_done_at_once(line):
         "state = state @ weight + x[t]",
         "state = state + f(state)",
         "out[t] = f(out[t - 1], x[t])",
+        "state.cell = f(state.cell, x[t])",
+        "self.state.cell = f(self.state.cell, x[t])",
+        "state.cell, state.out = f(state.out, x[t]), g(state.cell)",
+        "setattr(state, 'cell', f(state.cell, x[t]))",
+        "torch.lerp(state, x[t], weight, out=state)",
+        "state.mul_(f(x[t])).add_(x[t])",
+        "state *= f(x[t])",
+        "state += f(state, x[t])",
     ],
 )
 def test_what_needs_the_turn_before_cannot(line):

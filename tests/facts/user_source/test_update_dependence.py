@@ -579,3 +579,74 @@ def test_functions_of_another_file_of_the_users(line, answer):
     """
     lines = dedent(text).strip("\n").split("\n")
     assert dependence(Listing(lines), len(lines), imported=elsewhere) is answer
+
+
+@pytest.mark.parametrize("module", ["torch.optim", "torch.utils.data", "torch.distributed", "torch.cuda.amp"])
+def test_a_part_of_a_library_that_is_imported_leaves_its_name_to_the_library(module):
+    text = f"""
+    import torch
+    import {module}
+    curve = torch.zeros(9)
+    for step, (x, y) in enumerate(loader):
+        loss = model(x).sum()
+        loss.backward()
+        optimizer.step()
+        curve[step] = torch.mean(loss)  # asked
+    """
+    lines = dedent(text).strip("\n").split("\n")
+    assert dependence(Listing(lines), len(lines)) is REPORTED
+
+
+BASES = """
+class Base:
+    def tell(self, loss):
+        print(loss)
+    def count(self, loss):
+        self.seen = self.seen + 1
+    def push(self, loss):
+        loss.backward()
+    def later(self, loss):
+        pass
+    def ask(self, loss):
+        self.answer(loss)
+    def answer(self, loss):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ("self.tell(loss.item())", REPORTED),
+        ("super().tell(loss.item())", REPORTED),
+        ("self.push(loss)", UPDATE),
+        ("super().push(loss)", UPDATE),
+        ("self.count(loss)", UNKNOWN),
+        ("super().count(loss)", UNKNOWN),
+        ("self.later(loss)", UNKNOWN),
+        ("self.ask(loss)", UNKNOWN),
+        ("own.ask(loss)", UNKNOWN),
+        ("own.tell(loss.item())", REPORTED),
+    ],
+)
+def test_what_a_class_inherits_from_another_file(line, answer):
+    text = f"""
+    from bases import Base
+    class Own(Base):
+        def answer(self, loss):
+            self.model.step(loss)
+        def fit(self, loader):
+            for x, y in loader:
+                loss = F.mse_loss(self.model(x), y)
+                loss.backward()
+                self.optimizer.step()
+                {line}  # asked
+    own = Own()
+    """
+    lines = dedent(text).strip("\n").split("\n")
+    asked = next(number for number, line in enumerate(lines, 1) if "# asked" in line)
+
+    def imported(module):
+        return (Listing(BASES.split("\n")), imported) if module == "bases" else None
+
+    assert dependence(Listing(lines), asked, imported=imported) is answer
