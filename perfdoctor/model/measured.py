@@ -271,6 +271,7 @@ class LineCost:
     kind: str | None = None  # "logging", "checkpoint", "data", ... where the stack or the line tells
     only_reported: bool = False  # the source shows that no update depends on it: it can run less often
     interval: Interval = OF_STEPS  # at which it runs, of a line that logs
+    reads_tensor: bool = False  # of a line that logs: it reads, or is handed, a tensor that the model gave
 
 
 @dataclass(frozen=True)

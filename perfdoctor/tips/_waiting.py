@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import re
 
-from perfdoctor.model.measured import Location, RunFacts
+from perfdoctor.model.measured import LineCost, Location, RunFacts
 
 READS = re.compile(r"\.(?:item|cpu|tolist|numpy|nonzero|any|all)\(|\b(?:float|int|bool)\(")
+
+
+def line_waits(run: RunFacts, line: LineCost) -> bool:
+    """Whether a line reads a tensor of a device, be it in the function that it hands the tensor to."""
+    return waits_for_device(run, line.at) or (run.on_device and line.reads_tensor)
 
 
 def waits_for_device(run: RunFacts, *places: Location | None) -> bool:

@@ -21,8 +21,8 @@ many values in one call (`self.log_dict`). A mean over the epoch (`on_epoch=True
 
 ## When not
 While you debug a script and watch its output. Writers that do their work in a thread of their own cost
-little, and the samples show that. On a device, a line that reads a tensor waits for the work before it: that
-is another finding.
+little, and the samples show that. On a device, a line that reads a tensor, or hands it to what prints it,
+waits for the work before it: that is another finding.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import re
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import LineCost, Phase, RunFacts, StackFacts, StepFacts
-from perfdoctor.tips._waiting import waits_for_device
+from perfdoctor.tips._waiting import line_waits
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.03  # share of step time
@@ -62,7 +62,7 @@ COUNTS = re.compile(r"\b\w*(bar|progress|tqdm)\w*\.(update|advance)\(", re.IGNOR
 def logging_every_step(run: RunFacts, step: StepFacts, stacks: StackFacts) -> Advice | None:
     """Advises logging less often where it takes a noticeable share of the step."""
     logging = (line for line in stacks.phases.get(Phase.OTHER, ()) if line.kind == "logging")
-    lines = [line for line in logging if not waits_for_device(run, line.at)]
+    lines = [line for line in logging if not line_waits(run, line)]
     share = min(1.0, sum(line.share for line in lines))
     if share < NOTICEABLE or sum(line.samples for line in lines) < SEEN:
         return None

@@ -25,7 +25,7 @@ from perfdoctor.facts.steps.periodic_stalls import PeriodicStalls
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck, class_of
 from perfdoctor.model.measured import Phase, RunFacts
-from perfdoctor.tips._waiting import waits_for_device
+from perfdoctor.tips._waiting import line_waits
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.05  # share of the time
@@ -44,7 +44,7 @@ def periodic_stalls(run: RunFacts, stalls: PeriodicStalls) -> Advice | None:
     """Says how often steps stall, for how long, and in which line."""
     if stalls.share < NOTICEABLE or (stalls.line is None and not _is_plain(run, stalls)):
         return None
-    if stalls.line is not None and waits_for_device(run, stalls.line.at):
+    if stalls.line is not None and line_waits(run, stalls.line):
         return None  # for all that was queued since it last did
     often = f"{stalls.every_steps} steps" if stalls.every_steps is not None else f"{stalls.every_s:.1f} s"
     because = [

@@ -109,6 +109,12 @@ def test_on_a_device_a_line_that_reads_a_tensor_waits_and_others_may_run_beside_
     assert tip(run(), SLOW, lines).at[0].line == 50
 
 
+def test_on_a_device_a_line_that_hands_a_tensor_to_its_logger_waits():
+    handed = replace(line(0.5, 50, "logging", text='wandb.log({"loss": loss})'), reads_tensor=True)
+    assert tip(run(device="Tesla V100"), SLOW, stacks(handed)) is None
+    assert tip(run(), SLOW, stacks(handed)) is not None
+
+
 @pytest.mark.parametrize(
     ("interval", "header", "likely"),
     [

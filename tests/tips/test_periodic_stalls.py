@@ -68,5 +68,13 @@ def test_is_silent(facts, device):
     assert tip(run(device=device), facts) is None
 
 
+def test_on_a_device_a_line_that_hands_a_tensor_to_its_logger_waits():
+    stalls = stalling(text='wandb.log({"loss": loss})', kind="logging")
+    handed = replace(stalls, line=replace(stalls.line, reads_tensor=True))
+    assert tip(run(device="NVIDIA A100"), stalls) is not None
+    assert tip(run(device="NVIDIA A100"), handed) is None
+    assert tip(run(), handed) is not None
+
+
 def test_fires_at_the_threshold():
     assert tip(run(), stalling(share=0.05)) is not None

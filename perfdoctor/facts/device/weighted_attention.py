@@ -25,6 +25,7 @@ from perfdoctor.runs.types import RankRecords
 
 COMPUTES = "multi_head_attention_forward"
 WANTED, WANTED_PLACE = "need_weights", 4  # of a module's arguments
+TAKEN = 3  # arguments that it cannot do without
 HOOKS = "register_forward_hook"  # what it is given may be the weights
 
 
@@ -124,9 +125,12 @@ def drops_weights(caller: Frame, sources: Sources) -> bool:
 
 
 def _takes_first(node: ast.stmt) -> bool:
-    """`attention(x, x, x)[0]`, anywhere in the statement."""
-    inner = (each for part in header(node) for each in ast.walk(part))
-    return any(isinstance(each, ast.Subscript) and _is_first(each) and _returns(each.value) for each in inner)
+    """`attention(x, x, x)[0]`, anywhere in the statement but within what another such call is given."""
+    inner = [each for part in header(node) for each in ast.walk(part)]
+    attending = [each for each in inner if isinstance(each, ast.Call) and _may_attend(each)]
+    given = {id(part) for call in attending for part in ast.walk(call)}
+    firsts = (each for each in inner if isinstance(each, ast.Subscript) and _is_first(each))
+    return any(each.value in attending and _returns(each.value) and id(each) not in given for each in firsts)
 
 
 def _is_first(node: ast.Subscript) -> bool:
@@ -151,6 +155,13 @@ def _sets_unused(node: ast.stmt, scope: ast.Module | Function) -> bool:
 def _reads(nodes: list[ast.AST], name: str) -> list[ast.Name]:
     names = (each for each in nodes if isinstance(each, ast.Name) and each.id == name)
     return [each for each in names if isinstance(each.ctx, ast.Load)]
+
+
+def _may_attend(call: ast.Call) -> bool:
+    """Whether a call gives what attention takes: queries, keys and values."""
+    unpacked = any(isinstance(each, ast.Starred) for each in call.args)
+    unpacked = unpacked or any(word.arg is None for word in call.keywords)
+    return unpacked or len(call.args) + len(call.keywords) >= TAKEN
 
 
 def _returns(node: ast.expr) -> bool:

@@ -39,14 +39,14 @@ LOGGING_NAMES = re.compile(
 
 def is_of_a_log(frame: Frame) -> bool:
     """Whether a frame of a library's writes what is logged."""
-    if WRITING_FILES.search(frame.file):
+    if WRITING_FILES.search(frame.module_path):
         return WRITING_NAMES.search(frame.name) is not None
-    return LOGGING_FILES.search(frame.file) is not None or is_of_lightnings_log(frame)
+    return LOGGING_FILES.search(frame.module_path) is not None or is_of_lightnings_log(frame)
 
 
 def is_of_lightnings_log(frame: Frame) -> bool:
     """Whether a frame is below a module's `self.log(...)`, or gathers what that was given."""
-    found = LIGHTNING_FILES.search(frame.file) if frame.owner is Owner.LIBRARY else None
+    found = LIGHTNING_FILES.search(frame.module_path) if frame.owner is Owner.LIBRARY else None
     return found is not None and (found["module"] is None or frame.name in LIGHTNING_NAMES)
 
 

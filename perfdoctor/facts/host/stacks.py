@@ -11,11 +11,11 @@ from functools import cached_property, partial
 from itertools import pairwise
 
 from perfdoctor.facts.decode import location
+from perfdoctor.facts.host import torch_frames
 from perfdoctor.facts.host.anchors import CodePlace, FrameStack, training_lines, updating_lines
 from perfdoctor.facts.host.line_costs import costliest, line_costs
 from perfdoctor.facts.host.logging_frames import (
     LOGGING_NAMES,
-    MODULE_FILE,
     is_of_a_log,
     is_of_lightnings_log,
     is_redirected,
@@ -23,6 +23,7 @@ from perfdoctor.facts.host.logging_frames import (
 from perfdoctor.facts.host.outside_training import OutsideTraining
 from perfdoctor.facts.host.sampled_shares import sampled_share
 from perfdoctor.facts.host.shared_lines import SharingStatement, phases_around, sharing_statement
+from perfdoctor.facts.host.tensor_reads import TensorReads
 from perfdoctor.facts.user_source.frames import (
     Frame,
     Owner,
@@ -50,16 +51,10 @@ _Below = tuple[Frame, "str | None", "str | None"]  # the user's line, the innerm
 WRAP_C = {Phase.DATA_WAIT, Phase.HOST_TO_DEVICE, Phase.GRAD_SYNC}  # wrappers of what may be written in C
 # A call of torch's in a looked-at step, where no frame stands in for the script's.
 LETS_THROUGH = "__torch_function__"
-SAVING_NAMES = re.compile(r"save_(?:checkpoint|model|state|weights|pretrained)|(?:^|_)save\w*_checkpoint")
-SAVING_FILES = re.compile(r"torch[/\\]serialization\.py|safetensors[/\\]|[/\\]shutil\.py")
 CONVERSIONS = frozenset(
     "tensor as_tensor from_numpy Tensor FloatTensor LongTensor stack cat array asarray".split()
 )
 NEXT = "next"  # what resumes a generator
-COPYING_FILE = re.compile(r"python\d[^/\\]*[/\\]copy\.py$")  # a copy of the weights computes nothing
-# The rest of torch computes; functions that torch.compile is to pass over run below `_fn` of its eval_frame.
-TOOLS_OF_TORCH = re.compile(r"torch[/\\](?:utils[/\\]|_dynamo[/\\]eval_frame\.py$)")
-TRANSFORMS = re.compile(r"(?:torchvision|torchaudio|kornia)[/\\]")  # whose modules prepare data
 IN_PLACE = re.compile(r"[a-z]_$")  # `weight.mul_(x)`: tensors changed in place
 
 
@@ -144,6 +139,7 @@ class StackLines:
                 self._updating[place].add(at.line)
                 self.results[place].update(str(name) for name in event.get("names") or ())
         self._add_callers(main)
+        self._tensor_reads = TensorReads(main, sources, (file for file, _ in self.anchors))
 
     def _add_callers(self, main: Sequence[FrameStack]) -> None:
         """Add the lines that call a function known to train, of callers in which no sample met training."""
@@ -246,7 +242,7 @@ class StackLines:
         return self._needs[place]
 
     def of_log(self, cost: LineCost) -> LineCost:
-        """A line that logs, with how often it runs and whether an update depends on it."""
+        """A line that logs, how often it runs, and whether an update depends on it or it reads tensors."""
         if cost.kind != "logging":
             return cost
         interval = self._intervals.of(cost.at)
@@ -257,7 +253,10 @@ class StackLines:
                 interval = replace(below, is_in_caller=True)  # `if step % N == 0` in the function that logs
         gathered = (cost.at.file, cost.at.line) in self._of_lightning
         interval = replace(interval, of_lightning=gathered)
-        return replace(cost, only_reported=self.only_reported(cost.at), interval=interval)
+        whole = Frame(cost.at.function or "", cost.at.file, cost.at.line, Owner.USER)
+        reads = self._tensor_reads.at(cost, self.loop(whole) if not gathered else None)
+        only = self.only_reported(cost.at)
+        return replace(cost, only_reported=only, interval=interval, reads_tensor=reads)
 
     def _role(self, frames: Sequence[Frame]) -> tuple[Role, int]:
         """What the line is for in the innermost training loop, and the frame that says so."""
@@ -360,40 +359,33 @@ class StackLines:
 
     def _called_to_log(self, chain: Sequence[Frame]) -> bool:
         """Whether one of the user's functions was called by a name that logs: `log.write(...)`."""
-        callers = (
-            (node, inner)
+        return any(
+            logs(node, inner.name, listing.writers)
             for outer, inner in pairwise(chain)
-            for node in statements_at(self.sources.file(outer.file), outer.line)
+            for listing in [self.sources.file(outer.file)]
+            for node in statements_at(listing, outer.line)
         )
-        return any(logs(node, inner.name) for node, inner in callers)
 
     def _kind(self, frames: Sequence[Frame], at: int, role: Role, chain: Sequence[Frame]) -> str | None:
         """The kind of what a stack does at its innermost line of the user's, the last of the chain."""
         user, beyond, shared = frames[at], frames[at + 1 :], self._sharing(frames, at)
-        node = shared.node if shared else self.sources.file(user.file).statement(user.line)
-        if any(SAVING_FILES.search(frame.file) for frame in beyond) or (node is not None and saves(node)):
+        listing = self.sources.file(user.file)
+        node = shared.node if shared else listing.statement(user.line)
+        if any(map(torch_frames.saves, (*chain[1:], *beyond))):
             return "checkpoint"
-        if any(SAVING_NAMES.search(frame.name) for frame in (*chain[1:], *beyond)):
+        if node is not None and saves(node) and not self._needed(frames, at):
             return "checkpoint"
-        if any(is_of_a_log(frame) for frame in beyond) or (node is not None and logs(node)):
+        if any(map(is_of_a_log, beyond)) or (node is not None and logs(node, writers=listing.writers)):
             return "logging"
         named = any(LOGGING_NAMES.search(frame.name) for frame in chain[1:]) or self._called_to_log(chain)
         if named and not self._needed(frames, next(i for i, frame in enumerate(frames) if frame is chain[0])):
             return "logging"
-        if role is Role.DATA and _calls_model(beyond):
+        if role is Role.DATA and torch_frames.calls_model(beyond):
             return "compute"  # of an environment's or a policy's, with weights that are trained
         if role is Role.DATA:
             return "queue" if beyond and of_wait(beyond[-1]) else "data"
         if role is Role.DRAWS:
             return "drawn"
-        in_torch = any(
-            frame.owner is Owner.TORCH and not TOOLS_OF_TORCH.search(frame.file) for frame in beyond
-        ) and not any(COPYING_FILE.search(frame.file) for frame in beyond)
+        in_torch = torch_frames.computes(beyond)
         in_place = node is not None and any(IN_PLACE.search(name) for _, name in calls(node))
         return "compute" if role in {Role.COMPUTE, Role.TRAINS} or in_torch or in_place else None
-
-
-def _calls_model(beyond: Sequence[Frame]) -> bool:
-    """Whether a module of torch's is called, other than one that prepares data."""
-    called = any(MODULE_FILE.search(frame.file) for frame in beyond)
-    return called and not any(TRANSFORMS.search(frame.file) for frame in beyond)

@@ -184,11 +184,15 @@ def _line(
         return None
     if at is None:
         return next((line for line in lines if MOSTLY * share <= line.share <= share / MOSTLY), None)
-    kind = next((line.kind for line in lines if (line.at.file, line.at.line) == (at.file, at.line)), None)
-    node = sources.file(at.file).statement(at.line)
-    if node is not None and (logs(node) or saves(node)):
-        kind = "logging" if logs(node) else "checkpoint"
-    return LineCost(at, share, 0, None, kind)
+    seen = next((line for line in lines if (line.at.file, line.at.line) == (at.file, at.line)), None)
+    kind = seen.kind if seen is not None else None
+    listing = sources.file(at.file)
+    node = listing.statement(at.line)
+    if node is not None and logs(node, writers=listing.writers):
+        kind = "logging"
+    elif node is not None and saves(node):
+        kind = "checkpoint"
+    return LineCost(at, share, 0, None, kind, reads_tensor=seen is not None and seen.reads_tensor)
 
 
 def _now_and_then(rank: RankRecords, every: int, backwards: float, sources: Sources) -> Location | None:

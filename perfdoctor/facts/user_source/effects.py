@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Set
 from dataclasses import field
 
 from perfdoctor.facts.user_source import known_calls as known
@@ -18,11 +19,12 @@ from perfdoctor.facts.user_source.origins import (
 )
 from perfdoctor.facts.user_source.parse import (
     ALWAYS_LOGS,
-    LOGGERS,
-    LOGS_ON_LOGGERS,
+    LOGS_ON_WRITERS,
+    SAVERS,
     SAVING_CALLS,
     Listing,
     header,
+    is_log,
     statements,
 )
 from perfdoctor.model.dataclass import dataclass
@@ -162,16 +164,25 @@ class EffectsFinder(FunctionFinder):
         elif own:
             for finder, function in own:
                 self._own_call(call, finder, function, effects)
-        elif isinstance(call.func, ast.Attribute) and dotted(call.func.value) in SELVES and not reports(call):
+        elif (
+            isinstance(call.func, ast.Attribute)
+            and dotted(call.func.value) in SELVES
+            and not self._reports(call)
+        ):
             self._bare(call, f"self.{name}", effects)
         elif isinstance(call.func, ast.Attribute) and self.file.module(call.func) is None:
             self._method(call, call.func, effects)
-        elif self.file.is_pure_function(call) or reports(call):
-            pass
+        elif self.file.is_pure_function(call) or self._reports(call):
+            for value in self.file.written(call):
+                for other in self.file.refers(value):
+                    self._changed(other, effects)
         elif isinstance(call.func, ast.Name):
             self._bare(call, call.func.id, effects)
         else:
             effects.unknown = True
+
+    def _reports(self, call: ast.Call) -> bool:
+        return reports(call, self.file.listing.writers)
 
     def _own_call(
         self, call: ast.Call, finder: EffectsFinder, function: FunctionNode, effects: Effects
@@ -213,14 +224,15 @@ class EffectsFinder(FunctionFinder):
                 effects.unknown = True
             else:
                 self._changed(receiver, effects, items=_subscripted(func.value))
-        elif reports(call):
-            effects.unknown |= receiver in self.file.training and name not in ALWAYS_LOGS | {"log"}
+        elif self._reports(call):
+            logs = ALWAYS_LOGS | LOGS_ON_WRITERS | {"log"}
+            effects.unknown |= receiver in self.file.training and name not in logs
         elif name in known.PURE_METHODS or isinstance(func.value, ast.Constant):
             pass
         elif receiver is None or receiver in SELVES:
             effects.unknown = True
         elif receiver in self.file.training:
-            effects.trains |= self._trains(receiver)
+            effects.trains |= self._trains(receiver) and name not in SAVING_CALLS
             effects.unknown = True
         elif not self.file.is_plain(receiver):
             effects.unknown = True
@@ -254,15 +266,18 @@ class EffectsFinder(FunctionFinder):
             effects.unknown = True
 
 
-def reports(call: ast.Call) -> bool:
-    """Whether a call prints, logs or saves by its name."""
+def reports(call: ast.Call, writers: Set[str] = frozenset()) -> bool:
+    """Whether a call prints, logs or saves by its name and that of what it is called on.
+
+    `writers`: as a listing knows them. A buffer of samples has methods `write` and `save`, too.
+    """
     name = called_name(call)
     if not isinstance(call.func, ast.Attribute):
-        return name in ALWAYS_LOGS
-    owner = dotted(call.func.value).rpartition(".")[2].lower().strip("_")
-    if name in ALWAYS_LOGS or (name in LOGS_ON_LOGGERS and owner in LOGGERS):
+        return is_log(None, name)
+    owner = dotted(call.func.value).rpartition(".")[2]
+    if is_log(owner, name, writers):
         return True
-    if name in SAVING_CALLS and owner in {"torch", "np", "numpy", "pickle", "joblib", "safetensors"}:
+    if name in SAVING_CALLS and owner in SAVERS:
         return True
     return name == "log" and owner in SELVES
 

@@ -15,6 +15,8 @@ _FRAME = re.compile(r"^(?P<function>.*) \((?P<file>.*?)(?::(?P<line>\d{1,9}))?\)
 _PROBE = re.compile(r"perfdoctor[/\\](?:probe|tweaks|wire)[/\\]")
 _PROFILER = re.compile(r"perfdoctor[/\\]probe[/\\]profiler[/\\]")
 _INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
+# All of a path up to the folder that packages, or Python's own modules, lie in.
+_ABOVE = re.compile(r".*[/\\](?:(?:site|dist)-packages|lib(?:64)?[/\\]python\d[^/\\]*)(?=[/\\])")
 _STANDARD = re.compile(r"[/\\]lib(?:64)?[/\\]python\d[^/\\]*[/\\]|^<|^$")
 _TORCH = re.compile(rf"[/\\](?:site|dist)-packages[/\\]torch[/\\]|{GENERATED}")
 # Entered to compile only: what runs compiled code does not pass through them.
@@ -65,6 +67,14 @@ class Frame:
     def is_standard(self) -> bool:
         """Whether it is of Python's own library."""
         return self.owner is Owner.LIBRARY and not _INSTALLED.search(self.file)
+
+    @cached_property
+    def module_path(self) -> str:
+        """The file below the folder that packages lie in: `/torch/optim/sgd.py`; else all of its path.
+
+        The folders above have names of their own: an environment may lie in a project called `redis`.
+        """
+        return _ABOVE.sub("", self.file, count=1)
 
     @cached_property
     def compiles(self) -> bool:

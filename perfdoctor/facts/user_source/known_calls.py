@@ -74,9 +74,18 @@ PURE_METHODS = frozenset(
 # Methods that take values into their object, and leave those values as they are.
 RECORDING_METHODS = frozenset(
     "append appendleft extend add insert update push put record accumulate observe setdefault inc increment "
-    "register_value add_batch track collect".split()
+    "register_value add_batch track collect write writelines writerow writerows save".split()
 )
 CONTAINERS = frozenset("list dict set tuple deque defaultdict Counter OrderedDict".split())
+# Functions of libraries that change what they are given first ...
+WRITING_FUNCTIONS = frozenset(
+    "copyto at put place putmask fill_diagonal setitem delitem iadd iconcat imul isub ior iand".split()
+)
+# ... and NumPy's of so many numbers, which take what to write to as the next.
+UFUNC_INPUTS = {
+    **dict.fromkeys("add subtract multiply divide power maximum minimum".split(), 2),
+    **dict.fromkeys("sqrt exp log abs sign".split(), 1),
+}
 # Methods that hand out what their object holds, rather than a value computed from it.
 REFERENCES = frozenset(
     "parameters named_parameters buffers named_buffers children named_children modules named_modules "

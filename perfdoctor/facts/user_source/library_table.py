@@ -20,7 +20,6 @@ LibraryWork = tuple[Stage, str]  # what is done, and the kind of it
 LOCK, THREAD, COPY = (Stage.WAITING, "lock"), (Stage.WAITING, "thread"), (Stage.TRANSFORMING, "copy")
 SLEEP = (Stage.WAITING, "sleep")
 
-_SEPARATOR = r"[/\\]"
 # Where in a file's path, the function if not all of them, and what it does. The first that fits counts.
 _FILES = (
     (r"fsspec/implementations/(?:local|memory)\.py", None, (Stage.READING, "file")),
@@ -103,8 +102,7 @@ _LOCKS = re.compile(r"(?<![bcu])lock|mutex|semaphore|^sem$", re.IGNORECASE)  # n
 _COPIES = frozenset({"tensor", "FloatTensor", "LongTensor", "DoubleTensor", "IntTensor", "Tensor"})
 _TORCH = frozenset({None, "torch", "th"})
 _PLAIN = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant)
-_INSTALLED = re.compile(rf"{_SEPARATOR}(?:site|dist)-packages{_SEPARATOR}([^/\\]+)")
-_STANDARD = re.compile(rf"python\d[^/\\]*{_SEPARATOR}([^/\\]+)")
+_TOP = re.compile(r"[/\\]([^/\\]+)")  # the package or module of a path below the folder that they lie in
 
 
 _Table = tuple[tuple[re.Pattern[str], "re.Pattern[str] | None", LibraryWork], ...]
@@ -132,7 +130,7 @@ def of_wait(frame: Frame) -> LibraryWork | None:
 def _first(table: _Table, frame: Frame) -> LibraryWork | None:
     if frame.owner is Owner.USER:
         return None
-    path = frame.file.replace("\\", "/")
+    path = frame.module_path.replace("\\", "/")
     for file, function, work in table:
         if file.search(path) and (function is None or function.fullmatch(frame.name)):
             return work
@@ -148,7 +146,7 @@ def library(frame: Frame) -> str | None:
     """The name of the package or module that a frame belongs to; None for the user's own."""
     if frame.owner is Owner.USER:
         return None
-    match = _INSTALLED.search(frame.file) or _STANDARD.search(frame.file)
+    match = _TOP.match(frame.module_path)
     return match[1].removesuffix(".py") if match else None
 
 

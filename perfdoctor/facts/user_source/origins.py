@@ -10,6 +10,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import permutations
 
 from perfdoctor.facts.user_source import known_calls as known
 from perfdoctor.facts.user_source.parse import Function, Listing
@@ -259,6 +260,14 @@ class SourceFile:
             and not any(word.arg in {"out", "inplace"} for word in call.keywords)
         )
 
+    def written(self, call: ast.Call) -> list[ast.expr]:
+        """The arguments of a library's function that it writes its result to."""
+        name = called_name(call)
+        if name in known.WRITING_FUNCTIONS:
+            return call.args[:1]
+        inputs = known.UFUNC_INPUTS.get(name) if self.module(call.func) == "numpy" else None
+        return call.args[inputs:] if inputs is not None else []
+
     def is_container(self, name: str) -> bool:
         """Whether a name is only ever set to built-in containers."""
         return all(
@@ -304,6 +313,9 @@ def _assigned(nodes: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
     for node in nodes:
         if isinstance(node, ast.Assign):
             pairs = [pair for target in node.targets for pair in _pairs(target, node.value)]
+            if not isinstance(node.value, ast.Constant):  # `a = b = []`: one object
+                same = [target for target in node.targets if isinstance(target, ast.Name | ast.Attribute)]
+                pairs += [pair for one, other in permutations(same, 2) for pair in _pairs(one, other)]
         elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
             pairs = _pairs(node.target, node.value)
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):

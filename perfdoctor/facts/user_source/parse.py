@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
 from functools import cached_property
 from itertools import product
@@ -22,15 +23,22 @@ LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 # Calls that log, whatever they are called on ...
 ALWAYS_LOGS = frozenset(
-    "print pprint add_scalar add_scalars add_histogram add_image add_text add_figure log_metric log_metrics "
-    "log_dict log_scalar report_scalar writerow writerows write writelines savefig fsync "
-    "set_postfix set_postfix_str set_description".split()
+    "print pprint add_scalar add_scalars add_histogram add_figure log_metric log_metrics log_dict log_scalar "
+    "report_scalar savefig fsync set_postfix set_postfix_str set_description".split()
+)
+# ... those that do on an open file or a writer: a buffer of samples has a method `write`, too ...
+LOGS_ON_WRITERS = frozenset("write writelines writerow writerows add_text add_image".split())
+WRITERS = re.compile(
+    r"(?:^|_)(?:f|fh|fp|fd|fout|csv|tsv|logs?|tqdm|p?bar|stdout|stderr|open)\d*$"
+    r"|(?:(?<!pro)file|logger|writer)s?\d*$",
+    re.IGNORECASE,
 )
 # ... and those that do on what is named like a logger.
 LOGS_ON_LOGGERS = frozenset("info debug warning error exception log flush dump".split())
 LOGGERS = frozenset(
     "wandb mlflow logger logging log writer tb tensorboard console rich neptune experiment sys".split()
 )
+SAVERS = frozenset("torch np numpy pickle joblib safetensors".split())  # others may save a sample in memory
 SAVING_CALLS = frozenset(
     "save save_file save_pretrained save_model savez savez_compressed save_state save_checkpoint".split()
 )
@@ -54,6 +62,21 @@ class Listing:
     def scopes(self) -> list[Function]:
         """All functions of the file, those inside others as well."""
         return [node for node in ast.walk(self.tree) if isinstance(node, Function)] if self.tree else []
+
+    @cached_property
+    def writers(self) -> frozenset[str]:
+        """The names of open files and of writers, by what makes them: `open(...)`, `csv.writer(...)`."""
+        nodes = list(ast.walk(self.tree)) if self.tree else []
+        named = [
+            *((node.targets[0], node.value) for node in nodes if isinstance(node, ast.Assign)),
+            *((node.optional_vars, node.context_expr) for node in nodes if isinstance(node, ast.withitem)),
+        ]
+        return frozenset(
+            name
+            for target, value in named
+            if isinstance(value, ast.Call) and WRITERS.search(_last_name(value) or "")
+            if isinstance(target, (ast.Name, ast.Attribute)) and (name := _last_name(target))
+        )
 
     def scope(self, line: int) -> ast.Module | Function | None:
         """The innermost function around a line, or the module."""
@@ -214,20 +237,35 @@ def _last_name(node: ast.expr) -> str | None:
     return _last_name(node.func) if isinstance(node, ast.Call) else None
 
 
-def logs(node: ast.stmt, called: str | None = None) -> bool:
-    """Whether a statement prints, logs or writes metrics; with `called`, whether it does by that call."""
+def logs(node: ast.stmt, called: str | None = None, writers: Set[str] = frozenset()) -> bool:
+    """Whether a statement prints, logs or writes metrics; with `called`, whether it does by that call.
+
+    `writers`: as a listing knows them, where it is at hand.
+    """
     return any(
-        name in ALWAYS_LOGS
-        or (name in LOGS_ON_LOGGERS and owner is not None and owner.lower().strip("_") in LOGGERS)
-        or (name in {"dump", "dumps"} and owner == "json")
+        is_log(owner, name, writers) or (name in {"dump", "dumps"} and owner == "json")
         for owner, name in calls(node)
         if called in {None, name}
+    )
+
+
+def is_log(owner: str | None, name: str, writers: Set[str] = frozenset()) -> bool:
+    """Whether a call logs by its name and that of what it is called on."""
+    if owner is None:
+        return name in ALWAYS_LOGS
+    is_logger = owner.lower().strip("_") in LOGGERS
+    is_writer = is_logger or owner in writers or WRITERS.search(owner) is not None
+    return (
+        name in ALWAYS_LOGS
+        or (is_logger and name in LOGS_ON_LOGGERS)
+        or (is_writer and name in LOGS_ON_WRITERS)
     )
 
 
 def saves(node: ast.stmt) -> bool:
     """Whether a statement writes a checkpoint."""
     return any(
-        name in SAVING_CALLS or (owner in {"pickle", "joblib"} and name == "dump")
+        (name in SAVING_CALLS and (name != "save" or owner is None or owner in SAVERS))
+        or (owner in {"pickle", "joblib"} and name == "dump")
         for owner, name in calls(node)
     )

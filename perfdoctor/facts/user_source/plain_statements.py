@@ -40,12 +40,9 @@ OF_MODULES = re.compile(
 GATHERS = frozenset("append appendleft extend add insert update setdefault".split())
 FRESH = frozenset("zeros ones full empty zeros_like ones_like full_like empty_like".split())
 NUMBERS = frozenset("float int len item".split())
-WRITES = frozenset(
-    "copyto at put place putmask fill_diagonal seed manual_seed set_state set_rng_state save savez "
-    "savez_compressed dump".split()
+WRITES = known.WRITING_FUNCTIONS | frozenset(
+    "seed manual_seed set_state set_rng_state save savez savez_compressed dump".split()
 )
-# Functions of two numbers or of one, which take what to write to as the next.
-UFUNCS = frozenset("add subtract multiply divide power maximum minimum sqrt exp log abs sign".split())
 OF_DATA = re.compile(r"data(set|loader)?$|loader$|sampler$", re.IGNORECASE)  # whose items may be drawn
 TAKES = frozenset("next iter islice".split())
 DRAWS = re.compile(r"rand|shuffle|permutation|choice|sample|bernoulli|multinomial|normal$|uniform|dropout")
@@ -114,7 +111,7 @@ class PlainStatements:
         if not isinstance(func, ast.Attribute):
             return False
         if self._finder.file.module(func) is not None:
-            writes = name in UFUNCS and len(call.args) > 2
+            writes = bool(self._finder.file.written(call))
             return known_name and not writes and self._finder.file.is_pure_function(call)
         return _is_plain_method(call, func, self._is_own(base_name(func.value)))
 

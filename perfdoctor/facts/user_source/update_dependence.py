@@ -17,7 +17,15 @@ from perfdoctor.facts.user_source.effects import Effects, EffectsFinder
 from perfdoctor.facts.user_source.function_finder import Imported
 from perfdoctor.facts.user_source.later_training import CALLERS, trains_after
 from perfdoctor.facts.user_source.origins import SELVES, bound, called_name, parameters
-from perfdoctor.facts.user_source.parse import LOOPS, Function, Listing, Sources, covers, statements
+from perfdoctor.facts.user_source.parse import (
+    LOGGERS,
+    LOOPS,
+    Function,
+    Listing,
+    Sources,
+    covers,
+    statements,
+)
 from perfdoctor.model.measured import Location
 
 
@@ -125,7 +133,8 @@ class _Scope:
         if not training or outside:
             return Dependence.UNKNOWN
         if total.unknown or total.forwards:
-            return Dependence.UPDATE if self._feeds(total.binds, inside) else Dependence.UNKNOWN
+            feeds = self._feeds(total.binds | total.changes, inside)
+            return Dependence.UPDATE if feeds else Dependence.UNKNOWN
         return self.use(total.binds | total.changes, inside)
 
     def _feeds(self, names: set[str], inside: list[ast.stmt]) -> bool:
@@ -194,6 +203,8 @@ class _Scope:
 
     def _shares(self, names: set[str]) -> bool:
         """Whether code outside this function may read these names, other than to report them."""
+        if names & self.file.imports.keys() - LOGGERS:
+            return True  # of a module, such as `os.environ`
         return self._shares_outer({name for name in names if "." not in name}) or self._shares_attributes(
             {name for name in names if "." in name}
         )

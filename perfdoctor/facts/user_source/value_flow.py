@@ -235,7 +235,9 @@ def _renamed(before: str, after: str, held: Names) -> set[str]:
 def _may_keep(finder: EffectsFinder, call: ast.Call) -> bool:
     """Whether a method whose source is not there may keep what it is given, as a replay buffer does."""
     pure = called_name(call) in known.PURE_METHODS | known.MODE_CALLS | OF_MODULES | known.BACKWARDS
-    return not (pure or reports(call) or finder.file.module(call.func) is not None)
+    return not (
+        pure or reports(call, finder.file.listing.writers) or finder.file.module(call.func) is not None
+    )
 
 
 def _names(node: ast.AST) -> Iterator[str]:

@@ -106,6 +106,8 @@ def test_ways_to_drop_them(body: str) -> None:
         pytest.param("h, w = self.attention(h, h, h)\nreturn h, w", "", id="returned"),
         pytest.param("h, self.map = self.attention(h, h, h)", "", id="an-attribute"),
         pytest.param("return self.attention(h, h, h)", "", id="both-returned"),
+        pytest.param("h, w = self.attention(h, self.get(m)[0], h)\nreturn h, w", "", id="of-an-argument"),
+        pytest.param("h, w = self.attention(h, f(h, m, m)[0], h)\nreturn h, w", "", id="of-such-an-argument"),
         pytest.param("both = self.attention(h, h, h)\nreturn both", "", id="both-handed-on"),
         pytest.param("h, _ = self.attention(h, h, h, need_weights=self.maps)", "", id="a-choice"),
         pytest.param("h, _ = self.attention(h, h, h, None, self.maps)", "", id="a-choice-by-place"),

@@ -540,6 +540,42 @@ def test_a_loop_in_a_library_that_logs_is_named_by_the_users_line_that_started_i
     assert [line.at.line for line in found.phases[Phase.OTHER]] == [9]
 
 
+def test_what_a_buffer_of_samples_keeps_is_neither_logged_nor_saved():
+    script = SCRIPT.replace("print(step, loss.item())", "replay.write(x)")
+    script = script.replace("writer.add(step, accuracy(x))", "replay.save_state(y)")
+    script = script.replace("x, y = get_batch(step)", "x, y = replay.sample(32)")
+    source = source_of(train=script.replace("data = load()", "replay = Replay()"))
+    assert {kind for _, kind in other(stack(at(8)), stack(at(9)), source=source)} == {None}
+
+
+@pytest.mark.parametrize(
+    ("call", "frame", "reads"),
+    [
+        ("print(f'{acc:.3f}')", f"Tensor.__format__ ({TORCH}/_tensor.py:1129)", True),
+        ("print(acc)", f"_str_intern ({TORCH}/_tensor_str.py:500)", True),
+        (
+            "writer.add_scalar('a', acc)",
+            f"_prepare_pytorch ({TORCH}/utils/tensorboard/_convert_np.py:22)",
+            True,
+        ),
+        ("writer.add_scalar('a', acc)", f"flush ({TORCH}/utils/tensorboard/writer.py:22)", False),
+        (
+            "wandb.log({'loss': loss})",
+            "json_friendly (/venv/lib/python3.11/site-packages/wandb/util.py:5)",
+            True,
+        ),
+        (
+            "wandb.log({'loss': 2})",
+            "json_friendly (/venv/lib/python3.11/site-packages/wandb/util.py:5)",
+            False,
+        ),
+    ],
+)
+def test_a_line_that_logs_tells_whether_it_is_handed_a_tensor(call, frame, reads):
+    source = source_of(train=SCRIPT.replace("print(step, loss.item())", call))
+    assert other(stack(at(8), frame), source=source)[8, "logging"].reads_tensor is reads
+
+
 def test_a_line_that_logs_tells_its_interval():
     logs = (stack(at(8), f"write ({TORCH}/utils/tensorboard/writer.py:4)"),)
     assert other(*logs)[8, "logging"].interval == Interval("step")

@@ -4,6 +4,7 @@ import ast
 
 import pytest
 
+from perfdoctor.facts.host.logging_frames import is_of_a_log
 from perfdoctor.facts.user_source import library_table
 from perfdoctor.facts.user_source.frames import parse
 from perfdoctor.facts.user_source.library_table import (
@@ -134,6 +135,14 @@ def test_libraries_are_named_by_package_or_module():
         name: name for name in files
     }
     assert library_table.library(frame("f", "/home/me/train.py")) is None
+
+
+def test_the_folder_that_an_environment_lies_in_names_no_library():
+    file = "/home/me/redis/python3-envs/lib/python3.11/site-packages/scipy/signal/windows.py"
+    assert of_frame(frame("f", file)) is None
+    assert library_table.library(frame("f", file)) == "scipy"
+    assert library_table.library(frame("f", "/home/me/python3-envs/lib/python3.11/json/decoder.py")) == "json"
+    assert not is_of_a_log(frame("f", "/home/rich/conda/lib/python3.11/site-packages/torch/functional.py"))
 
 
 def test_opening_a_connection_is_told_from_using_it():

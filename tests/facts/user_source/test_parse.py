@@ -41,10 +41,24 @@ def test_statements_that_log(text):
         "if x:\n    print(1)",
         "loss.item()",
         "buffer.flush()",
+        "replay.write(state, reward)",
+        "table.writerow([state])",
+        "head.add_text(state)",
+        "write(state)",
     ],
 )
 def test_statements_that_do_not(text):
     assert not logs(statement(text))
+
+
+def test_what_is_made_as_a_writer_is_one_whatever_its_name():
+    text = (
+        "rows = csv.writer(file)\nwith open(path) as shown:\n    self.board = SummaryWriter()\nx = Replay()"
+    )
+    writers = Listing(text.split("\n")).writers
+    assert writers == {"rows", "shown", "board"}
+    assert logs(statement("rows.writerow(x)"), writers=writers)
+    assert not logs(statement("x.writerow(x)"), writers=writers)
 
 
 @pytest.mark.parametrize(
@@ -52,6 +66,10 @@ def test_statements_that_do_not(text):
 )
 def test_statements_that_save(text):
     assert saves(statement(text))
+
+
+def test_a_buffer_that_saves_a_sample_writes_no_checkpoint():
+    assert not saves(statement("buffer.save(state, reward)"))
 
 
 def test_a_compound_statement_is_its_header():

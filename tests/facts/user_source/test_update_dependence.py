@@ -66,19 +66,49 @@ def in_loop(line="", *, above="", before="", imports="", **places):
         "score = f1_score(y, out.argmax(1))  # ?\nprint(score)",
         "area = roc_auc_score(y, out.detach()[:, 1])  # ?",
         "stats.update(out, y)  # ?",
+        "rows.write(f'{loss.item()}')  # ?",
+        "csv.writer(rows).writerow([loss.item()])  # ?",
+        "log_file.write(f'{loss.item()}')  # ?",
     ],
 )
 def test_what_is_only_reported(line):
     before = """
     losses, seen, hits, total, best = [], [], {}, 0.0, 0.0
     writer = SummaryWriter()
+    rows = open('rows.csv', 'w')
     stats = Accuracy(task='multiclass', num_classes=2)
     """
     imports = (
-        "import numpy as np\nfrom sklearn.metrics import f1_score, roc_auc_score\n"
+        "import csv\nimport numpy as np\nfrom sklearn.metrics import f1_score, roc_auc_score\n"
         "from torchmetrics import Accuracy\nfrom torch.utils.tensorboard import SummaryWriter"
     )
     assert in_loop(line, before=before, imports=imports) is REPORTED
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "replay.write(out.tolist(), y)  # ?",
+        "replay.save(out.tolist(), y)  # ?",
+        "np.copyto(table, loss.item())  # ?",
+        "np.add(table, loss.item(), table)  # ?",
+        "np.sqrt(table, table)  # ?",
+        "np.add.at(table, 0, loss.item())  # ?",
+        "operator.setitem(table, 0, loss.item())  # ?",
+        "same.append(loss.item())  # ?",
+    ],
+)
+def test_what_changes_what_the_next_loss_is_made_of(line):
+    before = "replay = Replay(1000)\ntable = np.ones(3)\nsame = other = []"
+    loss = "loss = loss * sum(other) * table[0] + replay.sample(3).sum()"
+    imports = "import numpy as np\nimport operator\nfrom buffers import Replay"
+    assert in_loop(line, before=before, imports=imports, after_forward=loss) is UPDATE
+    assert in_loop(line, before=before, imports=imports) is REPORTED
+
+
+def test_what_is_set_in_another_module_may_be_read_by_any():
+    assert in_loop("os.environ['LEVEL'] = str(loss.item())  # ?", imports="import os") is UNKNOWN
+    assert in_loop("self.buffer.write(out.tolist())  # ?") is UNKNOWN
 
 
 @pytest.mark.parametrize(
