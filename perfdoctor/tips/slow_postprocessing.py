@@ -26,6 +26,7 @@ from perfdoctor.facts.host.debug_modes import CHECKS
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import RunFacts, StepFacts
+from perfdoctor.tips._repeated import repeated
 from perfdoctor.tips._waiting import waits_for_device
 from perfdoctor.tips.catalogue import Checked, tip
 
@@ -92,7 +93,7 @@ def _is_metric(line: BetweenLine) -> bool:
 
 def _rarer(lines: Sequence[BetweenLine]) -> str:
     """The line as it is, where nothing else needs what it binds; else that all of them go together."""
-    text = lines[0].at.text or "..."
+    text = repeated(lines[0].at) or "..."
     if lines[0].test is not None:
         return f"if {lines[0].test}:  # where its result is read\n    {text}"
     numbers = sorted({line.at.line for line in lines if line.at.file == lines[0].at.file})
@@ -105,4 +106,4 @@ def _rarer(lines: Sequence[BetweenLine]) -> str:
 
 
 def _moved(line: BetweenLine) -> str:
-    return f"# in the validation loop, on the model as it is then:\n{line.at.text or '...'}"
+    return f"# in the validation loop, on the model as it is then:\n{repeated(line.at) or '...'}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import replace
 
 from perfdoctor.facts.user_source.parse import Listing, Sources, header
 from perfdoctor.model.measured import Location
@@ -25,7 +24,7 @@ def growing_name(sources: Sources, at: Location) -> tuple[str, Location] | None:
     read = {name for part in header(node) for inner in ast.walk(part) if (name := written(inner)) is not None}
     for name, line in _grown(listing):
         if name in read and (line != node.lineno or isinstance(node, ast.Assign)):
-            return name, replace(at, line=line, text=sources.text(at.file, line))
+            return name, sources.at(at.file, line, at.function)
     return None
 
 

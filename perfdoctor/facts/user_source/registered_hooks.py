@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import replace
 
 from perfdoctor.facts.user_source.parse import Sources, names_in
 from perfdoctor.model.measured import Location
@@ -32,5 +31,5 @@ def never_removed(sources: Sources, at: Location) -> Location | None:
             continue  # it runs once
         given = (*node.args, *(keyword.value for keyword in node.keywords))
         if REGISTERS.match(name) and any(made_in & names_in(part) for part in given):
-            return replace(at, line=node.lineno, function=None, text=sources.text(at.file, node.lineno))
+            return sources.at(at.file, node.lineno)
     return None
