@@ -135,6 +135,7 @@ def _examine(
 ) -> tuple[Report, Facts, Evidence, LineReader]:
     from perfdoctor.diagnosis.report import report
     from perfdoctor.facts.gather import gather
+    from perfdoctor.facts.user_source.parse import Sources
     from perfdoctor.runs import job as jobs
     from perfdoctor.runs.source_lines import SourceLines
 
@@ -146,7 +147,9 @@ def _examine(
     notes = (*evidence.notes, *source.notes())
     judged = report(facts, source, str(evidence.records.path), notes, evidence.job)
     if before_measuring is not None:
-        source.keep(evidence.records.path, _lines(judged))
+        sources = Sources(source)
+        shown = (replace(at, line=line) for at in _lines(judged) for line in sources.lines_of(at))
+        source.keep(evidence.records.path, shown)
     return judged, facts, evidence, source
 
 

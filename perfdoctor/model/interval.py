@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from perfdoctor.model.dataclass import dataclass
 
 
@@ -19,6 +21,14 @@ class Interval:
     rest: str = "0"  # what the remainder is compared with
     is_in_caller: bool = False  # the loop is that of a function that calls the line's
     of_lightning: bool = False  # Lightning gathers what the line logs, and writes it more rarely
+
+    is_tested: bool = False  # by something else than a remainder, which may come as rarely as one
+
+    def through(self, below: Interval) -> Interval:
+        """With what a function that the line calls tests before it logs."""
+        if below.period is not None and (below.is_in_caller or below.counter is None):
+            return replace(below, is_in_caller=True)  # `if step % N == 0` in the function that logs
+        return replace(self, is_tested=self.is_tested or below.is_tested)
 
     def rarer(self, times: int, turns: int) -> str:
         """The header under which the line runs `times` as rarely; where nothing but its loop repeats it, and

@@ -50,6 +50,12 @@ class Location:
     line: int
     function: str | None = None
     text: str | None = None  # the source line, stripped
+    whole: str | None = None  # of a statement that takes several lines: all of it, on one
+
+    @property
+    def statement(self) -> str | None:
+        """The text of the statement that the line is a part of: what is judged, and repeated in code."""
+        return self.whole or self.text
 
 
 # ---------------------------------------------------------------- facts: measured, in groups

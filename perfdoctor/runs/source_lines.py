@@ -85,7 +85,7 @@ class SourceLines:
                 return []
             if status.st_mtime > self._began_epoch_s:
                 return None
-            text = Path(file).read_text(encoding="utf-8", errors="replace")
+            text = Path(file).read_text(encoding="utf-8-sig", errors="replace")  # without a mark before it
             return redact.source(text).split("\n")
         except (OSError, ValueError):
             return []

@@ -16,4 +16,4 @@ def line_waits(run: RunFacts, line: LineCost) -> bool:
 
 def waits_for_device(run: RunFacts, *places: Location | None) -> bool:
     """Whether one of these lines reads a tensor of a device: `device-sync-in-loop` says what that costs."""
-    return run.on_device and any(at is not None and READS.search(at.text or "") for at in places)
+    return run.on_device and any(at is not None and READS.search(at.statement or "") for at in places)

@@ -93,7 +93,7 @@ def costly_line(
     numbers = _and([str(number) for number in sorted(line.line for line in found)])
     here = f"line {at.line}, {_where(top)}{text}"
     inner = (suspect.path[-1] for suspect, _ in parts if not any(_same(suspect.path[-1], at) for at in found))
-    code = cure(at.text)
+    code = cure(at.statement)
     return Advice(
         because=(
             f"{share:.0%} of each step ({ms:.2f} ms) goes into "

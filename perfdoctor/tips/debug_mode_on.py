@@ -99,7 +99,7 @@ def debug_mode_on(run: RunFacts, step: StepFacts, debug: DebugModeFacts) -> Advi
 
 def _fix(mode: DebugMode) -> str:
     """The user's own line to remove if it is a `with` block, else the call that turns the mode off."""
-    text = mode.at.text if mode.at is not None else None
+    text = mode.at.statement if mode.at is not None else None
     return f"# remove: {text}" if text is not None and text.startswith("with ") else FIXES[mode.name]
 
 

@@ -56,7 +56,7 @@ def float_batches_over_the_bus(step: StepFacts, copies: CopyFacts, batch: BatchF
     batches = [site for site in copies.sites if _is_images(site)]
     share = min(1.0, copies.per_us * sum(site.exposed_us + site.idle_us for site in batches))
     work = (line for stage in STAGES for line in batch.lines(stage))
-    lines = [line for line in work if CONVERTS.search(line.at.text or "")]
+    lines = [line for line in work if CONVERTS.search(line.at.statement or "")]
     waiting = step.share(Phase.DATA_WAIT)
     if not batches or max(share / NOTICEABLE, waiting / WAITS) < 1 or batch.samples < SEEN or not lines:
         return None

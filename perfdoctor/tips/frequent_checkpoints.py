@@ -25,6 +25,7 @@ from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import Location, Phase, StepFacts
 from perfdoctor.model.units import every
+from perfdoctor.tips._repeated import repeated
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.03  # share of wall time
@@ -83,11 +84,11 @@ def _elsewhere(saves: SaveFacts) -> tuple[Location, ...]:
 
 def _rarer(saves: SaveFacts, every: int) -> str:
     """The user's own line at a longer interval, or the trainer's setting for it."""
-    text = (saves.at.text if saves.at else None) or ""
+    text = (saves.at.statement if saves.at else None) or ""
     setting = next((setting for pattern, setting in TRAINERS if pattern.search(text)), None)
     if setting is not None:
         return setting.format(every)
     alone = saves.only_reported and not _elsewhere(saves) and not saves.interval.is_in_caller
-    repeated = alone and text and not text.startswith(("for ", "with ", "if "))
-    call = text if repeated else "...  # the lines that save, and nothing else"
+    shown = alone and text and not text.startswith(("for ", "with ", "if "))
+    call = repeated(saves.at) if shown else "...  # the lines that save, and nothing else"
     return f"{saves.interval.rarer(RARER, every)}\n    {call}"

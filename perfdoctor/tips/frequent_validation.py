@@ -28,6 +28,7 @@ from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import StepFacts
 from perfdoctor.model.units import count, every
+from perfdoctor.tips._repeated import repeated
 from perfdoctor.tips._words import is_about
 from perfdoctor.tips.catalogue import Checked, tip
 
@@ -102,14 +103,14 @@ def _may_be_acting(validation: ValidationFacts) -> bool:
 def _is_named(validation: ValidationFacts) -> bool:
     """Whether the name of the calling function, or what the calling line is about, mentions validation."""
     at, passes = validation.at, validation.passes
-    return is_about(NAMED, at.text if at else None, passes.function if passes else None)
+    return is_about(NAMED, at.statement if at else None, passes.function if passes else None)
 
 
 def _rarer(validation: ValidationFacts) -> str:
-    text = (validation.at.text if validation.at is not None else None) or ""
+    text = (validation.at.statement if validation.at is not None else None) or ""
     interval = validation.interval
     header = interval.rarer(RARER[1], max(2, round(validation.steps_between * RARER[1])))
     alone = validation.dependence is Dependence.REPORTED and not interval.is_in_caller
     if alone and text and not text.startswith(("for ", "with ", "if ")):
-        return f"{header}\n    {text}"
+        return f"{header}\n    {repeated(validation.at)}"
     return f"{header}\n    ...  # validate, and what reads the result (schedule, early stopping)"

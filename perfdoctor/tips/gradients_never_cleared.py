@@ -22,6 +22,7 @@ from perfdoctor.facts.script.gradient_clearing import GradientClearingFacts
 from perfdoctor.model.change import Effort
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import StepFacts
+from perfdoctor.tips._repeated import repeated
 from perfdoctor.tips.catalogue import tip
 
 ENOUGH = 10  # updates without a clearing, and none with: accumulation over that many is rare, and ends
@@ -38,9 +39,9 @@ def gradients_never_cleared(step: StepFacts, clearing: GradientClearingFacts) ->
     """Advises zero_grad where no sampled update had cleared gradients."""
     if clearing.kept < ENOUGH or clearing.cleared or clearing.doubtful:
         return None
-    update = clearing.update.text if clearing.update is not None else None
+    update = clearing.update.statement if clearing.update is not None else None
     named = STEPPING.search(update or "")
-    backward = clearing.backward.text if clearing.backward is not None else None
+    backward = repeated(clearing.backward) or "loss.backward()"
     return Advice(
         because=(
             f"at all {clearing.kept} sampled updates, the gradients still held those of earlier steps",
@@ -49,5 +50,5 @@ def gradients_never_cleared(step: StepFacts, clearing: GradientClearingFacts) ->
         change=None,
         at=tuple(at for at in (clearing.backward, clearing.update) if at is not None),
         same_result=False,
-        code=f"{named[1] if named else 'optimizer'}.zero_grad()\n{backward or 'loss.backward()'}",
+        code=f"{named[1] if named else 'optimizer'}.zero_grad()\n{backward}",
     )

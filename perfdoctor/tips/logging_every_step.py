@@ -32,6 +32,7 @@ import re
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import LineCost, Phase, RunFacts, StackFacts, StepFacts
+from perfdoctor.tips._repeated import repeated
 from perfdoctor.tips._waiting import line_waits
 from perfdoctor.tips.catalogue import Checked, tip
 
@@ -86,14 +87,14 @@ def logging_every_step(run: RunFacts, step: StepFacts, stacks: StackFacts) -> Ad
 
 def _times(line: LineCost) -> int:
     """How many times as rarely it is to run."""
-    if line.interval.period is not None:
+    if line.interval.period is not None or line.interval.is_tested:
         return RARER
     return EVERY if line.interval.of_updates or line.interval.of_lightning else EPOCHS
 
 
 def _rarer(line: LineCost) -> str:
     """The user's own line at a longer interval, or the setting of the trainer or progress bar for it."""
-    text = line.at.text or "..."
+    text = line.at.statement or "..."
     setting = next((setting for pattern, setting in TRAINERS if pattern.search(text)), None)
     if setting is not None:
         return setting
@@ -101,10 +102,11 @@ def _rarer(line: LineCost) -> str:
         return _when_lightning_writes(line)
     if text.startswith(("for ", "while ", "with ")) or COUNTS.search(text):
         return "tqdm(..., mininterval=1)  # redraw once a second"
-    header = line.interval.rarer(_times(line), EVERY)
+    unknown = line.interval.is_tested and line.interval.period is None
+    header = f"if ...:  # {RARER} times as rarely" if unknown else line.interval.rarer(_times(line), EVERY)
     if not line.only_reported or line.interval.is_in_caller or text.startswith("if "):
         return f"{header}\n    ...  # only what prints or writes"
-    return f"{header}\n    {text}"
+    return f"{header}\n    {repeated(line.at) or '...'}"
 
 
 def _when_lightning_writes(line: LineCost) -> str:
@@ -112,7 +114,7 @@ def _when_lightning_writes(line: LineCost) -> str:
 
     The logger writes what is given in the last of each `log_every_n_steps` steps.
     """
-    text = line.at.text or "..."
+    text = line.at.statement or "..."
     hook = (line.at.function or "").rpartition(".")[2]
     if NOT_EACH_UPDATE.search(hook):
         return "self.log_dict(values)  # all of a hook in one call; callbacks may ask for each of them"
@@ -123,7 +125,7 @@ def _when_lightning_writes(line: LineCost) -> str:
         steps = f"({steps} + 1)"
     header = f"if {steps} % {module}.trainer.log_every_n_steps"
     if module == "self":
-        return f"{header} == 0:\n    {text if line.only_reported else '...  # only what logs'}"
+        return f"{header} == 0:\n    {repeated(line.at) if line.only_reported else '...  # only what logs'}"
     return (
         f"{header}:\n    return  # first in {hook or 'the hook'}: no logger writes this step\n"
         f"{module}.log_dict(values)  # and what it logs, in one call"

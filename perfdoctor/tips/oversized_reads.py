@@ -56,7 +56,8 @@ LEAST = 0.5  # of it goes where files have to be cut first, or half of them is u
 def oversized_reads(step: StepFacts, loader: LoaderFacts, batch: BatchFacts) -> Advice | None:
     """Names the line that reads, where the step waits for batches that read many times what they hold."""
     hidden = step.share(Phase.DATA_WAIT) if loader.keeps_ahead(step.mean_s) else 0.0
-    lines = [line for line in batch.lines(Stage.READING, *KINDS) if not NO_FILES.search(line.at.text or "")]
+    reading = batch.lines(Stage.READING, *KINDS)
+    lines = [line for line in reading if not NO_FILES.search(line.at.statement or "")]
     if step.data_stall - hidden < NOTICEABLE or not lines or lines[0].share < LARGE:
         return None
     if not loader.file_bytes or not loader.batch_bytes or loader.file_bytes < TIMES * loader.batch_bytes:

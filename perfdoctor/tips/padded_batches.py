@@ -173,7 +173,7 @@ def _beyond(padding: PaddingFacts, multiple: int) -> float:
 
 def _own(pads: Sequence[Location], multiple: int, padding: PaddingFacts) -> str:
     """How each batch is padded to its own longest sequence, by what pads it now."""
-    texts = [line.text or "" for line in pads]
+    texts = [line.statement or "" for line in pads]
     before = ROUNDED_FOR_NOTHING.format(multiple=padding.multiple) if multiple < padding.multiple else ""
     if any("padding=" in text or "DataCollator" in text for text in texts):
         collated, told = _collated(multiple, padding)

@@ -25,6 +25,7 @@ from perfdoctor.facts.steps.periodic_stalls import PeriodicStalls
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck, class_of
 from perfdoctor.model.measured import Phase, RunFacts
+from perfdoctor.tips._repeated import repeated
 from perfdoctor.tips._waiting import line_waits
 from perfdoctor.tips.catalogue import Checked, tip
 
@@ -84,5 +85,5 @@ def _may_compute(stalls: PeriodicStalls) -> bool:
 
 def _rarer(stalls: PeriodicStalls) -> str:
     every = RARER * (stalls.every_steps or 1)
-    text = stalls.line.at.text if stalls.line is not None else None
+    text = repeated(stalls.line.at if stalls.line is not None else None)
     return f"if step % {every} == 0:\n    {text or f'...  # what runs every {stalls.every_steps} steps now'}"

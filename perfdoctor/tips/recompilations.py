@@ -23,10 +23,12 @@ trial compares settled steps, of which none compiles: it tells whether compiled 
 
 from __future__ import annotations
 
+import ast
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from perfdoctor.facts.script.compiling import CompiledAgain, CompilingFacts
+from perfdoctor.facts.user_source.parse import parsed_line
 from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import PAUSES, Location, Phase
@@ -144,7 +146,17 @@ def _code(again: CompiledAgain, compiling: CompilingFacts) -> str | None:
     """The script's own call of torch.compile, for any size."""
     if not _is_size(again):
         return None
-    text = compiling.calls[0].text if compiling.calls else None
-    if text is None or not text.endswith(")") or "dynamic" in text or "torch.compile(" not in text:
-        return "model = torch.compile(model, dynamic=True)"
-    return f"{text[:-1]}, dynamic=True)"
+    text = compiling.calls[0].statement if compiling.calls else None
+    tree = parsed_line(text)
+    line = (text or "").encode()  # in which the parser counts
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.compile" and _is_open(node):
+            node.keywords.append(ast.keyword("dynamic", ast.Constant(True)))
+            whole = line[: node.col_offset], ast.unparse(node).encode(), line[node.end_col_offset :]
+            return b"".join(whole).decode()
+    return "model = torch.compile(model, dynamic=True)"
+
+
+def _is_open(call: ast.Call) -> bool:
+    """Whether a call says nothing about sizes yet."""
+    return all(word.arg not in {None, "dynamic"} for word in call.keywords)

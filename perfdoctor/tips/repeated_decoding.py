@@ -90,4 +90,4 @@ def _differ(repeats: ItemRepeatFacts, batch: BatchFacts) -> bool:
     """Whether items differ each time: the tweak caches whole items only."""
     if repeats.again:
         return repeats.differ
-    return any(DRAWS.search(line.at.text or "") for line in batch.lines(Stage.TRANSFORMING))
+    return any(DRAWS.search(line.at.statement or "") for line in batch.lines(Stage.TRANSFORMING))

@@ -33,6 +33,7 @@ from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import LoaderFacts, StepFacts
 from perfdoctor.tips._came_again import cached, came_again
+from perfdoctor.tips._repeated import repeated
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.10  # share of step time that waits
@@ -87,11 +88,12 @@ def _said(one: RepeatedWork) -> str:
 
 def _cure(one: RepeatedWork) -> str:
     """What to write instead of the costliest line."""
-    text = (one.at.text or "").partition("  #")[0]  # without a comment of the line's own
+    shown = repeated(one.at) or "..."
+    text = shown if shown.startswith("...") else shown.partition("  #")[0]  # without the line's own comment
     if one.arguments > 1:
         return cached(one.name)
     if one.how is How.VALUE and text.startswith(f"{one.name} = "):
         return f"self.{text}  # in __init__; items then use self.{one.name}"
     if one.how is How.CALL:
         return f"self.result = {one.name}(...)  # in __init__; items then use self.result"
-    return f"# once, before the first item, and kept in self:\n{text or '...'}"
+    return f"# once, before the first item, and kept in self:\n{text}"

@@ -55,7 +55,7 @@ def retained_graph(step: StepFacts, retained: RetainedGraphFacts) -> Advice | No
     slower = min(1.0, retained.slower)
     if slower >= SLOWER:
         because.append(f"steps slowed down by {slower:.0%} of the mean step")
-    text = retained.at.text if retained.at is not None else None
+    text = retained.at.statement if retained.at is not None else None
     return Advice(
         because=tuple(because),
         change=removes(0.0, slower / 2, slower) if slower >= SLOWER else None,

@@ -109,16 +109,14 @@ def slow_dataset_code(
         ),
         change=Change(batch=_goes(lines, beyond)),
         at=(top.at, *(back.by for back in backs), *(line.at for line in lines[1:]))[:SHOWN],
-        code=cure(text) or _fix(text, batch.library(top)),
+        code=cure(top.at.statement) or _fix(top.at.statement or "", batch.library(top)),
     )
 
 
 def _goes(lines: Sequence[LineCost], beyond: float) -> Estimate:
     """How much of a batch's cost goes with these lines, the costliest first; `beyond` is in other code."""
-    alone = lines[0].share >= MOST_OF_IT
-    of_each = [
-        GOES if cure(line.at.text) else REWRITTEN if alone and line is lines[0] else OF_MANY for line in lines
-    ]
+    others = REWRITTEN if lines[0].share >= MOST_OF_IT else OF_MANY
+    of_each = [GOES if cure(line.at.statement) else others if line is lines[0] else OF_MANY for line in lines]
     low, likely, high = (
         min(
             1.0,

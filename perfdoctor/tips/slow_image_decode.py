@@ -73,7 +73,7 @@ def slow_image_decode(step: StepFacts, batch: BatchFacts) -> Advice | None:
         change=Change(batch=Estimate(low, likely, high)),
         at=tuple(line.at for line in lines[:3]),
         same_result=False,
-        code=_fix(cost, lines[0].at.text if lines else None),
+        code=_fix(cost, lines[0].at.statement if lines else None),
     )
 
 

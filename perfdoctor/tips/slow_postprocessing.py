@@ -26,6 +26,7 @@ from perfdoctor.facts.host.debug_modes import CHECKS
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import RunFacts, StepFacts
+from perfdoctor.tips._repeated import repeated
 from perfdoctor.tips._waiting import waits_for_device
 from perfdoctor.tips._words import is_about
 from perfdoctor.tips.catalogue import Checked, tip
@@ -76,7 +77,7 @@ def slow_postprocessing(run: RunFacts, step: StepFacts, between: BetweenStepsFac
 
 
 def _is_claimed(run: RunFacts, line: BetweenLine) -> bool:
-    texts = [text for text in (line.at.text, line.inside.text) if text is not None]
+    texts = [text for text in (line.at.statement, line.inside.statement) if text is not None]
     claimed = any(CLAIMED.search(text) or CHECKS.search(text) for text in texts)
     return claimed or waits_for_device(run, line.at, line.inside)
 
@@ -88,12 +89,13 @@ def _within(line: BetweenLine) -> str:
 
 
 def _is_metric(line: BetweenLine) -> bool:
-    return is_about(METRICS, line.at.text) or is_about(METRICS, line.inside.text, line.inside.function)
+    inside = line.inside
+    return is_about(METRICS, line.at.statement) or is_about(METRICS, inside.statement, inside.function)
 
 
 def _rarer(lines: Sequence[BetweenLine]) -> str:
     """The line as it is, where nothing else needs what it binds; else that all of them go together."""
-    text = lines[0].at.text or "..."
+    text = repeated(lines[0].at) or "..."
     if lines[0].test is not None:
         return f"if {lines[0].test}:  # where its result is read\n    {text}"
     numbers = sorted({line.at.line for line in lines if line.at.file == lines[0].at.file})
@@ -106,4 +108,4 @@ def _rarer(lines: Sequence[BetweenLine]) -> str:
 
 
 def _moved(line: BetweenLine) -> str:
-    return f"# in the validation loop, on the model as it is then:\n{line.at.text or '...'}"
+    return f"# in the validation loop, on the model as it is then:\n{repeated(line.at) or '...'}"

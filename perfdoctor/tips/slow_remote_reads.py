@@ -84,7 +84,8 @@ def slow_remote_reads(
     more = workers > loader.num_workers and not loader.iterable and limit is not LinkLimit.BANDWIDTH
     opened = _opened(step, loader, batch, lines[0], network)
     kept = opened is None and network.opened_per_s is not None
-    client = SESSION if any(name.startswith("requests.") for name in called(lines[0].at.text)) else CLIENT
+    names = called(lines[0].at.statement)
+    client = SESSION if any(name.startswith("requests.") for name in names) else CLIENT
     side_by_side = ITERABLE if loader.iterable else MAP_STYLE
     return Advice(
         because=(
@@ -121,7 +122,7 @@ def _opened(
         count = network.opened_per_s * step.mean_s / loader.batches_per_step
         times = f"{count:.0f}" if count >= 1 else f"{count:.1f}"
         return f"connections are not kept open: {times} opened per batch" if count >= REOPENED else None
-    signs = batch.connecting >= CONNECTING or any(sign in (line.at.text or "") for sign in OPENS)
+    signs = batch.connecting >= CONNECTING or any(sign in (line.at.statement or "") for sign in OPENS)
     return "a connection is opened for each request" if signs else None
 
 

@@ -17,6 +17,11 @@ Where all columns are used and every row group is read once, the rest is decompr
 
 from __future__ import annotations
 
+import ast
+import re
+
+from perfdoctor.facts.user_source.origins import called_name
+from perfdoctor.facts.user_source.parse import parsed_line
 from perfdoctor.model.batch import BatchFacts, Stage, waits
 from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
@@ -29,6 +34,9 @@ PER_ITEM = ("__getitem__", "__getitems__")
 # What is left of reading. How many columns are used is not known: with all of them nothing is gained, with
 # half of them half. A read per item becomes one per row group of thousands of rows.
 KEPT_COLUMNS, KEPT_PER_ITEM, KEPT_OTHER = (0.9, 0.5, 0.1), (0.5, 0.1, 0.02), (0.95, 0.7, 0.4)
+
+# Calls that can be told which columns to read.
+READING = re.compile(r"(?:^|_)read|iter_batches|to_table|to_batches|scanner")
 
 
 @tip(
@@ -43,8 +51,8 @@ def wasteful_parquet_reads(step: StepFacts, batch: BatchFacts) -> Advice | None:
     lines = batch.lines(Stage.READING, "table")
     if step.data_stall < NOTICEABLE or share < LARGE or not lines:
         return None
-    top, text = lines[0].at, lines[0].at.text or ""
-    all_columns = bool(text) and "columns" not in text
+    top = lines[0].at
+    all_columns = _reads_all(top.statement)
     per_item = top.function is not None and top.function.rpartition(".")[2] in PER_ITEM
     kept = KEPT_PER_ITEM if per_item else KEPT_COLUMNS if all_columns else KEPT_OTHER
     low, likely, high = sorted(share * (1 - left) for left in kept)
@@ -60,3 +68,17 @@ def wasteful_parquet_reads(step: StepFacts, batch: BatchFacts) -> Advice | None:
         at=tuple(line.at for line in lines[:3]),
         code="pq.ParquetFile(path).iter_batches(4096, columns=[...])  # thousands of rows at a time",
     )
+
+
+def _reads_all(text: str | None) -> bool:
+    """Whether a statement shows the calls that read, and none of them is told of columns."""
+    tree = parsed_line(text)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
+    reading = [call for call in calls if READING.search(called_name(call))]
+    return bool(reading) and not any(map(_may_select, reading))
+
+
+def _may_select(call: ast.Call) -> bool:
+    """Whether what is given beside the file may name columns."""
+    named = any(word.arg is None or re.search("columns|fields", word.arg) for word in call.keywords)
+    return named or len(call.args) > 1

@@ -47,7 +47,7 @@ def zeroed_gradients(run: RunFacts, step: StepFacts, zeroing: GradientZeroingFac
     adding = ADDING * step.share(Phase.BACKWARD)
     _, likely, high = (share + min((times - 1) * share, adding) for times in TRAFFIC)
     ms = zeroing.seconds_per_step * 1e3
-    text = zeroing.at.text if zeroing.at is not None else None
+    text = zeroing.at.statement if zeroing.at is not None else None
     return Advice(
         because=(
             f"setting gradients to zero takes {ms:.2f} ms per step, {share:.1%} of the step",

@@ -165,3 +165,9 @@ def test_a_folder_that_may_not_be_written_to_keeps_nothing(tmp_path):
     source(file, 1)
     source.keep(tmp_path, [])
     assert not (tmp_path / SOURCES).exists()
+
+
+def test_the_mark_before_a_text_is_no_part_of_it(tmp_path):
+    file = tmp_path / "train.py"
+    file.write_text("import torch\n", encoding="utf-8-sig")
+    assert SourceLines()(str(file), 1) == "import torch"

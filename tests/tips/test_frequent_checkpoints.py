@@ -104,3 +104,9 @@ def test_a_line_that_does_more_than_save_is_not_skipped_as_a_whole():
 )
 def test_the_longer_interval_is_one_of_the_loop_around_the_line(interval, code):
     assert code in tip(SLOW, replace(saves(between=50), interval=interval)).code
+
+
+def test_a_statement_of_several_lines_is_named():
+    at = Location("train.py", 70, None, "torch.save(", f"torch.save([{'weights, ' * 20}], path)")
+    found = replace(saves(count=50, each=50, between=10), at=at, only_reported=True)
+    assert tip(SLOW, found).code == "if step % 100 == 0:\n    ...  # all of the statement at line 70"

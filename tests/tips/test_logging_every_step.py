@@ -149,3 +149,25 @@ def test_a_line_in_another_function_than_its_loop_is_not_moved_there():
     apart = Interval("it", counted="it", period="50", is_in_caller=True)
     code = tip(run(), SLOW, stacks(replace(line(0.3, kind="logging"), interval=apart))).code
     assert code == "if it % 500 == 0:\n    ...  # only what prints or writes"
+
+
+@pytest.mark.parametrize(
+    ("text", "whole", "body"),
+    [
+        ("print(", "print(f'loss {loss:.3f}', flush=True)", "print(f'loss {loss:.3f}', flush=True)"),
+        ("print(", f"print({'loss, ' * 30})", "...  # all of the statement at line 7"),
+        ("print(", None, "...  # all of the statement at line 7"),
+    ],
+)
+def test_a_statement_of_several_lines_is_repeated_whole_or_named(text, whole, body):
+    logging = line(0.3, kind="logging", text=text)
+    advice = tip(run(), SLOW, stacks(replace(logging, at=replace(logging.at, whole=whole))))
+    assert advice.code == f"if step % 50 == 0:\n    {body}"
+
+
+def test_where_the_interval_is_not_known_no_counter_is_made_up():
+    logging = replace(line(0.3, kind="logging", text="print(1)"), interval=Interval("step", is_tested=True))
+    advice = tip(run(), SLOW, stacks(logging))
+    assert advice.code == "if ...:  # 10 times as rarely\n    print(1)"
+    assert advice.because[0] == "30% of the training time goes into logging"
+    assert advice.change.step.likely == pytest.approx(0.27)

@@ -95,3 +95,26 @@ def test_what_is_compiled_in_validation_goes_from_the_pauses():
     change = tip(facts(taking(12.0, Phase.VALIDATION), taking(4.0))).change
     assert (change.pauses.likely, change.pauses.high) == pytest.approx((0.09, 0.12))
     assert (change.step.likely, change.step.high) == pytest.approx((0.03, 0.04))
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (
+            "net = DDP(torch.compile(net), device_ids=[0])",
+            "net = DDP(torch.compile(net, dynamic=True), device_ids=[0])",
+        ),
+        ("net = torch.compile(net).to(device)", "net = torch.compile(net, dynamic=True).to(device)"),
+        ("größe = torch.compile(net,)", "größe = torch.compile(net, dynamic=True)"),
+        ("net = torch.compile(net, **options)", "model = torch.compile(model, dynamic=True)"),
+        ("net = torch.compile(", "model = torch.compile(model, dynamic=True)"),
+        ("net = build(net)", "model = torch.compile(model, dynamic=True)"),
+    ],
+)
+def test_the_call_that_compiles_is_told_of_sizes(text, code):
+    assert tip(facts(SIZE, calls=(replace(CALL, text=text),))).code == code
+
+
+def test_a_call_of_several_lines_is_mended_as_one():
+    call = replace(CALL, text="net = torch.compile(", whole="net = torch.compile(net, mode=None)")
+    assert tip(facts(SIZE, calls=(call,))).code == "net = torch.compile(net, mode=None, dynamic=True)"

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.model.batch import Stage
@@ -46,3 +48,21 @@ def test_expects_most_where_a_file_is_read_for_each_item():
 )
 def test_is_silent(of_step, of_batch):
     assert tip(of_step, of_batch) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "whole", "reads_all"),
+    [
+        ("table = pq.read_table(", None, False),
+        ("table = pq.read_table(", "table = pq.read_table(path)", True),
+        ("table = pq.read_table(", "table = pq.read_table(path, columns=COLS)", False),
+        ("rows = file.read_row_group(i, names)", None, False),
+        ("rows = file.read_row_group(i)", None, True),
+        ("table = pd.read_parquet(path, **options)", None, False),
+        ("for rows in reader:", None, False),
+    ],
+)
+def test_columns_are_looked_for_in_all_of_the_call_that_reads(text, whole, reads_all):
+    read = line(0.8, 38, text=text, function="Days.__iter__")
+    of_batch = batch(cost(Stage.READING, 0.8, replace(read, at=replace(read.at, whole=whole)), kind="table"))
+    assert ("it selects no columns: all of them are read" in tip(STARVED, of_batch).because) == reads_all

@@ -28,7 +28,7 @@ from perfdoctor.facts.user_source.library_table import (
 )
 from perfdoctor.facts.user_source.parse import LOOPS, Listing, Sources, statements
 from perfdoctor.model.batch import WAITED_FOR, BatchFacts, CalledBack, Stage, StageCost
-from perfdoctor.model.measured import LineCost, LoaderFacts, Location, Phase, StepFacts
+from perfdoctor.model.measured import LineCost, LoaderFacts, Phase, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 
@@ -180,7 +180,7 @@ class _Tally:
             CalledBack(
                 file,
                 function,
-                Location(user.file, user.line, user.function, self.sources.text(user.file, user.line)),
+                self.sources.at(user.file, user.line, user.function),
                 count * one_sample,
             )
             for (user, (file, function)), count in self.calling.most_common()

@@ -96,7 +96,7 @@ def repeated_work(
         return too_few(total, step.data_stall >= WAITED_FOR)
     work = [
         RepeatedWork(
-            at=Location(*known.place, known.function, sources.text(*known.place)),
+            at=sources.at(*known.place, known.function),
             share=known.again * count / total,
             samples=count,
             name=known.name,

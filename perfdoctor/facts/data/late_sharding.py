@@ -56,5 +56,5 @@ def late_sharding_facts(
     if not seen:
         return None
     (file, loop), samples = max(seen.items(), key=lambda one: one[1])
-    first, last = (Location(file, line, None, sources.text(file, line)) for line in (loop.first, loop.filter))
+    first, last = (sources.at(file, line) for line in (loop.first, loop.filter))
     return LateShardingFacts(first, last, samples / total, samples, loader.num_workers)

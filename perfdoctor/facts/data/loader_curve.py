@@ -17,7 +17,7 @@ from perfdoctor.facts.data.loader_notes import (
     why_nothing,
 )
 from perfdoctor.facts.decode import Json, as_count, location, number, positive, sanitized
-from perfdoctor.facts.user_source.parse import LineReader
+from perfdoctor.facts.user_source.parse import LineReader, Sources
 from perfdoctor.model.loader_curve import BatchCost, LoaderCurve, Measured, Rate, WorkerSetting, counted
 from perfdoctor.model.measured import Location
 from perfdoctor.model.note import Note
@@ -113,8 +113,8 @@ def _place(begun: Json, made: Mapping[int, Json], source: LineReader) -> Locatio
     others = filter(None, map(as_count, same if isinstance(same, list) else []))
     numbers = [as_count(begun.get("id")) or 0, *sorted(others)]
     places = [at for at in (location(made.get(key, {}).get("at")) for key in numbers) if at is not None]
-    shown = [replace(at, text=source(at.file, at.line)) for at in places]
-    named = [at for at in shown if "DataLoader" in (at.text or "")]
+    shown = [Sources(source).at(at.file, at.line, at.function) for at in places]
+    named = [at for at in shown if "DataLoader" in (at.statement or "")]
     return next(iter([*named, *shown]), None)
 
 

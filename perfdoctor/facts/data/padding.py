@@ -229,7 +229,7 @@ def _lines(files: Sequence[str], sources: Sources) -> Iterator[Location]:
             found |= {node.lineno} if pads else set()  # type: ignore[attr-defined]
             found |= {node.lineno, made} if made is not None else set()  # type: ignore[attr-defined]
         for line in sorted(found):
-            yield Location(file, line, None, sources.text(file, line))
+            yield sources.at(file, line)
 
 
 def _fills(node: ast.Subscript) -> bool:

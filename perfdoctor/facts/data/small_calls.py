@@ -266,7 +266,7 @@ def _found(place: _Sampled, total: int, counts: Mapping[Place, Counter[str]], so
     callees = sum((counts.get((one, number), Counter()) for one, number, _ in place.lines), Counter())
     callee, often = callees.most_common(1)[0] if callees else ("", 0)
     return SmallCalls(
-        at=Location(file, line, function, sources.text(file, line)),
+        at=sources.at(file, line, function),
         share=place.lines.total() / total,
         samples=place.lines.total(),
         library=Library.PANDAS if place.rows else _library(callee),

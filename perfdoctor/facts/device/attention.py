@@ -42,7 +42,7 @@ def written_out(stacks: StackFacts, step: StepFacts, sources: Sources) -> Attent
         return None
     found = of_forward(sum(line.share for line in between), sum(line.share for line in products), step)
     places = sorted(
-        (*between, *products), key=lambda line: (SOFTMAX not in (line.at.text or ""), -line.share)
+        (*between, *products), key=lambda line: (SOFTMAX not in (line.at.statement or ""), -line.share)
     )
     return found and replace(found, at=tuple(line.at for line in places))
 

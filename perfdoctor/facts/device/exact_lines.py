@@ -97,7 +97,7 @@ class LineFinder:
         if len(weighed) > 1 and not total:
             return []
         return [
-            (replace(at, text=self.sources.text(at.file, at.line)), weight / total if total else 1.0)
+            (self.sources.at(at.file, at.line, at.function), weight / total if total else 1.0)
             for at, weight in weighed
             if weight or not total
         ]

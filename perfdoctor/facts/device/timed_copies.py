@@ -46,5 +46,5 @@ def timed_copy_facts(
         share=share,
         batch_bytes=loader.batch_bytes * loader.batches_per_step,
         at=tuple(line.at for line in lines),
-        pinned_by_hand=any("pin_memory(" in (line.at.text or "") for line in lines),
+        pinned_by_hand=any("pin_memory(" in (line.at.statement or "") for line in lines),
     )

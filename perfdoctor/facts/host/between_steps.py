@@ -111,4 +111,4 @@ def _is_users(frame: Frame) -> bool:
 
 
 def _location(frame: Frame, sources: Sources) -> Location:
-    return Location(frame.file, frame.line, frame.function, sources.text(frame.file, frame.line))
+    return sources.at(frame.file, frame.line, frame.function)

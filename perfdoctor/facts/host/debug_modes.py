@@ -84,15 +84,15 @@ def is_check(line: LineCost, sources: Sources) -> bool:
 
     A mask of missing values is needed, and so is a test that skips an update or chooses another value.
     """
-    if line.at.text is None or not CHECKS.search(line.at.text):
+    if line.at.statement is None or not CHECKS.search(line.at.statement):
         return False
-    if RAISES.search(line.at.text):
+    if RAISES.search(line.at.statement):
         return True
     scope = sources.file(line.at.file).scope(line.at.line)
     within = statements(scope.body) if scope is not None else ()
     node = next((each for each in within if covers(each, line.at.line)), None)  # what a line begins
     if node is None:
-        return ENDING_TEXT.match(line.at.text) is not None
+        return ENDING_TEXT.match(line.at.statement) is not None
     if hasattr(node, "body"):
         return isinstance(node, ast.If) and _only_tells(node.body) and _only_tells(node.orelse)
     return isinstance(node, ENDS) or only_reported(sources, line.at)

@@ -14,7 +14,7 @@ from perfdoctor.facts.user_source.frames import Frame, Owner
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import LineCost, Location, StepFacts
+from perfdoctor.model.measured import LineCost, StepFacts
 from perfdoctor.model.missing import Missing
 
 DISTRIBUTION = re.compile(r"torch[/\\]distributions[/\\]distribution\.py$")
@@ -75,7 +75,7 @@ def _first(line: LineCost) -> tuple[bool, float]:
 def _line(found: list[StackCost], step: StepFacts, sources: Sources) -> LineCost:
     line, frames = found[0].line, {frame.name for cost in found for frame in cost.beyond if _checks(frame)}
     return LineCost(
-        Location(line.file, line.line, line.function, sources.text(line.file, line.line)),
+        sources.at(line.file, line.line, line.function),
         sum(cost.seconds for cost in found) / step.mean_s,
         sum(cost.samples for cost in found),
         MAKING if MAKING in frames else next(iter(frames)),

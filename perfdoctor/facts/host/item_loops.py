@@ -157,10 +157,9 @@ def _loop(
         _part(products / rate, seconds, calls * call_s)
         for rate, call_s in zip(PRODUCTS_PER_S, CALL_S, strict=True)
     )
-    text = sources.text(turns.file, turns.node.lineno)
     forward_s = sum(cost.seconds for cost in below if cost.phase is Phase.FORWARD)
     return ItemLoop(
-        Location(turns.file, turns.node.lineno, _function(below, turns), text),
+        sources.at(turns.file, turns.node.lineno, _function(below, turns)),
         turns=max(direct),
         share=seconds / mean_s,
         in_forward=forward_s / mean_s,

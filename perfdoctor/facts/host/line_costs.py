@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from perfdoctor.facts.user_source.frames import Frame
 from perfdoctor.facts.user_source.parse import Sources
-from perfdoctor.model.measured import LineCost, Location
+from perfdoctor.model.measured import LineCost
 
 MOST_LINES = 20  # per phase
 
@@ -24,7 +24,7 @@ def line_costs(
     for (file, line, kind), below in lines.items():
         samples = sum(below.values())
         (function, leaf), _ = below.most_common(1)[0]
-        at = Location(file, line, function, sources.text(file, line))
+        at = sources.at(file, line, function)
         costs.append(LineCost(at, share * samples / total, samples, leaf, kind))
     return costliest(costs)
 

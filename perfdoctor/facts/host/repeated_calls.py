@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
 
 from perfdoctor.facts.data.compared_calls import AGAIN, Calls, ComparedCalls, at_frame, compared
 from perfdoctor.facts.host.stack_costs import StackCost, StackCosts
@@ -82,7 +81,7 @@ def _repeated(
     for cost in below:
         kinds[class_of(cost.phase, cost.kind)] += cost.seconds
     return RepeatedFunction(
-        at=replace(calls.at, text=sources.text(calls.at.file, calls.at.line)),
+        at=sources.shown(calls.at) or calls.at,
         name=calls.name,
         share=min(1.0, again * sum(kinds.values()) / step.mean_s),
         samples=sum(cost.samples for cost in below),

@@ -248,9 +248,7 @@ class StackLines:
         interval = self._intervals.of(cost.at)
         inner = self._logged_by.get((cost.at.file, cost.at.line))
         if interval.period is None and inner is not None and inner.name != cost.at.function:
-            below = self._intervals.of(Location(inner.file, inner.line, inner.name))
-            if below.period is not None and (below.is_in_caller or below.counter is None):
-                interval = replace(below, is_in_caller=True)  # `if step % N == 0` in the function that logs
+            interval = interval.through(self._intervals.of(Location(inner.file, inner.line, inner.name)))
         gathered = (cost.at.file, cost.at.line) in self._of_lightning
         interval = replace(interval, of_lightning=gathered)
         whole = Frame(cost.at.function or "", cost.at.file, cost.at.line, Owner.USER)

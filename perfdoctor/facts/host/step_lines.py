@@ -13,7 +13,7 @@ from perfdoctor.facts.user_source.frames import Frame, Owner
 from perfdoctor.facts.user_source.library_table import library
 from perfdoctor.facts.user_source.parse import Sources, calls
 from perfdoctor.model.lines import LineSeconds, StepLines, WaitPart
-from perfdoctor.model.measured import Location, Phase, StepFacts, WindowFacts
+from perfdoctor.model.measured import Phase, StepFacts, WindowFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.model.units import size
 from perfdoctor.trace.results import CopySite
@@ -52,7 +52,7 @@ def step_lines(
     lines = []
     for (file, number, phase, wait, in_worker), below in at_line.items():
         self_s = sum(cost.seconds for cost in below)
-        at = Location(file, number, below[0].line.function, sources.text(file, number))
+        at = sources.at(file, number, below[0].line.function)
         lines.append(
             LineSeconds(
                 at=at,

@@ -122,10 +122,7 @@ def _suspect(cost: StackCost, heads: Mapping[Place, Frame], step: StepFacts, sou
 
 
 def _shown(frames: Sequence[Frame], sources: Sources) -> tuple[Location, ...]:
-    return tuple(
-        Location(frame.file, frame.line, frame.function, sources.text(frame.file, frame.line))
-        for frame in frames
-    )
+    return tuple(sources.at(frame.file, frame.line, frame.function) for frame in frames)
 
 
 def _room(device: DeviceFacts | Missing | None, gpu: GpuFacts | Missing | None) -> float:

@@ -203,7 +203,7 @@ def _calling(
         counted.update(parts)
         between = all(cost.phase is Phase.OTHER for cost in parts)
         yield LineCost(
-            Location(frame.file, frame.line, frame.name, code.sources.text(frame.file, frame.line)),
+            code.sources.at(frame.file, frame.line, frame.name),
             seconds / mean_s,
             sum(cost.samples for cost in parts),
             kind="compute" if between else None,

@@ -41,7 +41,7 @@ def _of_file(file: str, sources: Sources) -> Iterator[tuple[int, Location]]:
             dealt = order == LIBRARY or (order is not None and _knows_processes(within))
             if order is not None and dealt and node.lineno not in seen:
                 seen.add(node.lineno)
-                yield order, Location(file, node.lineno, None, sources.text(file, node.lineno))
+                yield order, sources.at(file, node.lineno)
 
 
 def _statements(node: ast.AST, within: ast.AST) -> Iterator[tuple[ast.stmt, ast.AST]]:

@@ -43,7 +43,7 @@ def _named(rank: RankRecords, sources: Sources) -> Iterator[Location]:
     """The first line that sets the size of a micro-batch, and the first that sets their number."""
     for wanted in (SIZES, COUNTS):
         lines = (
-            Location(file, keyword.value.lineno, None, sources.text(file, keyword.value.lineno))
+            sources.at(file, keyword.value.lineno)
             for file in files_of(rank)
             if (tree := sources.file(file).tree) is not None
             for call in ast.walk(tree)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from dataclasses import replace
 
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
@@ -81,7 +80,7 @@ def _entry(sources: Sources, held_at: Location | None, name: str | None) -> Loca
     for node in reversed(entries):
         line = _given(node, name)
         if line is not None:
-            return replace(held_at, line=line, text=sources.text(held_at.file, line))
+            return sources.at(held_at.file, line, held_at.function)
     return None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.host.stack_costs import StackCost, StackCosts
@@ -56,7 +55,7 @@ def small_caches(
         return costs
     found = []
     for at, maxsize, calls, misses in small:
-        shown = replace(at, text=sources.text(at.file, at.line))
+        shown = sources.at(at.file, at.line, at.function)
         below = [cost for cost in costs.costs if _is_below(cost, at)]
         if not below or not step.mean_s:
             continue

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
-from perfdoctor.facts.host.stack_costs import StackCosts
+from perfdoctor.facts.host.stack_costs import StackCost, StackCosts
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.script.model_and_optimizers import files_of
-from perfdoctor.facts.user_source.origins import called_name
+from perfdoctor.facts.user_source.frames import Owner
+from perfdoctor.facts.user_source.known_calls import MOVES
+from perfdoctor.facts.user_source.origins import SourceFile, bound, called_name, methods
 from perfdoctor.facts.user_source.parse import Sources, statements
+from perfdoctor.facts.user_source.project import project_files
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location, StepFacts
 from perfdoctor.model.missing import Missing
@@ -68,45 +73,105 @@ def _share(last: IgnoredTargetsEvent) -> float:
 
 
 def _lines(rank: RankRecords, sources: Sources, stacks: StackCosts | None) -> tuple[Location, ...]:
-    """The lines of the loss that takes the training's time; of the first one where no stack tells."""
-    spent: dict[tuple[str, int], float] = {}
+    """The lines of the loss that takes the training's time; of the first one where no stack tells.
+
+    A loss that the source does not show is where stacks saw torch's own be called.
+    """
+    spent: dict[tuple[str, int], float] = defaultdict(float)
+    calling: dict[tuple[str, int], float] = defaultdict(float)
     files = files_of(rank)
     for cost in stacks.costs if stacks is not None else ():
         for frame in cost.path:
             files.append(frame.file)
-            spent[frame.file, frame.line] = spent.get((frame.file, frame.line), 0.0) + cost.seconds
-    found = [lines for file in dict.fromkeys(files) for lines in _losses(file, sources)]
+            spent[frame.file, frame.line] += cost.seconds
+        if _calls_loss(cost):
+            calling[cost.line.file, cost.line.line] += cost.seconds
+    found = list(losses(project_files(files, sources), sources))
+    if not found and calling:
+        return (sources.at(*max(calling, key=lambda place: calling[place])),)
     return max(found, key=lambda lines: sum(spent.get((at.file, at.line), 0.0) for at in lines), default=())
 
 
-def _losses(file: str, sources: Sources) -> Iterator[tuple[Location, ...]]:
+def _calls_loss(cost: StackCost) -> bool:
+    """Whether a line of the user's calls such a loss, with no library but torch between."""
+    of_torch = list(takewhile(lambda frame: frame.owner is Owner.TORCH, cost.beyond))
+    return any(frame.name in FUNCTIONS for frame in of_torch)
+
+
+def losses(files: Iterable[str], sources: Sources) -> Iterator[tuple[Location, ...]]:
     """Each call of a loss that may ignore targets, with the line before it that its scores come from."""
-    listing = sources.file(file)
-    if listing.tree is None:
-        return
-    nodes = list(ast.walk(listing.tree))
-    criteria = {
-        _name(target)
-        for node in nodes
-        if isinstance(node, ast.Assign)
-        and isinstance(node.value, ast.Call)
-        and called_name(node.value) in CLASSES
-        for target in node.targets
-    }
-    for node in nodes:
-        if isinstance(node, ast.Call) and node.args and called_name(node) in FUNCTIONS | criteria:
-            scope = listing.scope(node.lineno)
-            scores = _base(node.args[0])
+    listings = {file: sources.file(file) for file in files}
+    criteria = _Criteria([SourceFile(listing) for listing in listings.values()])
+    for file, listing in listings.items():
+        for node in ast.walk(listing.tree) if listing.tree is not None else ():
+            if not isinstance(node, ast.Call) or not criteria.is_one(node.func):
+                continue
+            scores = _scores(node)
+            if scores is None:
+                continue
+            scope, line = listing.scope(node.lineno), node.lineno
             made = [
                 before.lineno
                 for before in (statements(scope.body) if scope is not None else ())
                 if isinstance(before, ast.Assign)
-                and before.lineno < node.lineno
-                and scores in map(_name, before.targets)
+                and before.lineno < line
+                and _base(scores) in map(_name, before.targets)
             ]
-            yield tuple(
-                Location(file, line, None, sources.text(file, line)) for line in (*made[-1:], node.lineno)
-            )
+            yield tuple(sources.at(file, number) for number in (*made[-1:], line))
+
+
+def _scores(call: ast.Call) -> ast.expr | None:
+    """What a loss is given first."""
+    named = [word.value for word in call.keywords if word.arg == "input"]
+    return next(iter([*call.args, *named]), None)
+
+
+class _Criteria:
+    """What losses that may ignore targets are called in some files: by name, whatever the file."""
+
+    def __init__(self, files: Sequence[SourceFile]) -> None:
+        self._files = files
+        self._classes = set(CLASSES)
+        self._names = set(FUNCTIONS)
+        known = 0
+        while known != len(self._classes) + len(self._names):
+            known = len(self._classes) + len(self._names)
+            for file in files:
+                self._add(file)
+
+    def _add(self, file: SourceFile) -> None:
+        """The classes and names of a file, by those that are known."""
+        for name, owner in file.classes.items():
+            if self._classes & set(map(_name, owner.bases)):
+                self._classes.add(name)
+        self._names |= {
+            name.rpartition(".")[2] for name, values in file.origins.items() if any(map(self.is_one, values))
+        }
+        for call in file.calls:
+            if any(map(self.is_one, (*call.args, *(word.value for word in call.keywords)))):
+                self._pass_on(call)
+
+    def _pass_on(self, call: ast.Call) -> None:
+        """The parameters that a call hands losses to."""
+        for file in self._files:
+            owner = file.classes.get(called_name(call))
+            for function in methods(owner, "__init__") if owner else file.functions[called_name(call)]:
+                self._names |= {name for name, value in bound(function, call) if self.is_one(value)}
+
+    def is_one(self, node: ast.expr) -> bool:
+        """Whether an expression is such a loss, or holds nothing else."""
+        if isinstance(node, ast.Subscript):
+            return self.is_one(node.value)
+        if isinstance(node, ast.Dict | ast.List | ast.Tuple):
+            values = node.values if isinstance(node, ast.Dict) else node.elts
+            return bool(values) and all(map(self.is_one, values))
+        if not isinstance(node, ast.Call):
+            return _name(node) in self._names
+        if isinstance(node.func, ast.Attribute) and called_name(node) in MOVES:
+            return self.is_one(node.func.value)
+        if called_name(node) == "partial" and node.args:
+            return self.is_one(node.args[0])
+        return called_name(node) in self._classes
 
 
 def _name(node: ast.AST) -> str | None:

@@ -194,7 +194,7 @@ def _written(files: Sequence[str], sources: Sources) -> Iterator[tuple[str, Loca
             line = getattr(node, "lineno", 0)
             if what is not None and line not in seen:
                 seen.add(line)
-                yield what, Location(file, line, None, sources.text(file, line))
+                yield what, sources.at(file, line)
 
 
 def _passed_by(source: SourceFile) -> Iterator[ast.AST]:

@@ -181,7 +181,7 @@ def _with_autocast(at: Location | None, sources: Sources) -> Location | None:
         if not isinstance(node, ast.With) or not node.lineno < at.line <= (node.end_lineno or 0):
             continue
         if any("autocast" in ast.unparse(item.context_expr) for item in node.items):
-            return Location(at.file, node.lineno, at.function, sources.text(at.file, node.lineno))
+            return sources.at(at.file, node.lineno, at.function)
     return None
 
 

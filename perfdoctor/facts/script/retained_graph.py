@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.host.memory_growth import MemoryGrowth
@@ -68,7 +67,7 @@ def keeping_line(sources: Sources, at: Location, name: str) -> Location:
     for body in (_body(scope), _all(listing)):
         strongest = max(((_strength(node, name), node.lineno) for node in body), default=(0, 0))
         if strongest[0]:
-            return replace(at, line=strongest[1], text=sources.text(at.file, strongest[1]))
+            return sources.at(at.file, strongest[1], at.function)
     return at
 
 

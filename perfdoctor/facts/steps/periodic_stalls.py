@@ -213,7 +213,7 @@ def _now_and_then(rank: RankRecords, every: int, backwards: float, sources: Sour
     if not counted:
         return None
     most = counted.most_common(1)[0][0]
-    return Location(most.file, most.line, most.function, sources.text(most.file, most.line))
+    return sources.at(most.file, most.line, most.function)
 
 
 def _is_below_remainder(found: Remainders, every: int, backwards: float) -> bool:

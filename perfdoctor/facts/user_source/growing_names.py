@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 
 from perfdoctor.facts.user_source.origins import SELVES, parameters
 from perfdoctor.facts.user_source.parse import Function, Listing, Sources, header, statements
@@ -35,7 +34,7 @@ def growing_name(
         if name not in read or (line == node.lineno and not isinstance(node, ast.Assign)):
             continue
         if _lasts(listing, name, (line, at.line), {number for file, number in anchors if file == at.file}):
-            return name, replace(at, line=line, text=sources.text(at.file, line))
+            return name, sources.at(at.file, line, at.function)
     return None
 
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 from perfdoctor.facts.user_source.effects import EffectsFinder
 from perfdoctor.facts.user_source.later_training import CALLERS
-from perfdoctor.facts.user_source.origins import FunctionNode, base_name, called_name, dotted
+from perfdoctor.facts.user_source.origins import FunctionNode, base_name, called_name, dotted, parameters
 from perfdoctor.facts.user_source.parse import (
     LOOPS,
     SIMPLE_BODIES,
@@ -29,6 +29,7 @@ from perfdoctor.facts.user_source.parse import (
     header,
     statements,
 )
+from perfdoctor.facts.user_source.turn_tests import Branch, remainders, returned, varies
 from perfdoctor.facts.user_source.update_dependence import modules_of
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.interval import OF_STEPS, Interval
@@ -41,9 +42,7 @@ PASSES_ON = re.compile(r"^tqdm|track$|progress|bar$|^reversed$", re.IGNORECASE)
 OF_MANY = re.compile(r"epoch|episode", re.IGNORECASE)  # counts turns of many updates each
 # What has a `step` and is no optimizer.
 OTHERS = re.compile(r"sched|(?:^|[._])lr|warmup|prof|env|simulator|game|progress|bar$", re.IGNORECASE)
-# Comparisons of a remainder that say that nothing is left, and those that say that something is.
-NOTHING_LEFT, SOMETHING_LEFT = {(ast.LtE, 0), (ast.Lt, 1)}, {(ast.Gt, 0), (ast.GtE, 1)}
-Branch = tuple[str, str, str]  # what is taken modulo, modulo what, the remainder
+ORDERED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,33 @@ class _Condition:
     came: bool
     loop: ast.stmt | None  # that it is directly in
     is_around: bool = False  # else it is before the line, and what follows it is left out
+
+    @property
+    def may_be_seldom(self) -> bool:
+        """Whether it may come out so in few turns: what leaves turns out most often looks for a mistake."""
+        nodes = list(ast.walk(self.test))
+        return self.is_around or any(
+            isinstance(node, ast.Compare) and isinstance(node.ops[0], ORDERED) for node in nodes
+        )
+
+
+@dataclass(frozen=True)
+class _By:
+    """What a line runs by: a remainder or, where none is found, some other test that differs by turn."""
+
+    branch: Branch | None = None
+    is_tested: bool = False
+
+    def or_by(self, outer: _By) -> _By:
+        """These tests, with those farther from the line."""
+        return _By(self.branch or outer.branch, self.is_tested or outer.is_tested)
+
+    def put(self, interval: Interval) -> Interval:
+        """An interval, with these tests."""
+        if self.branch is None:
+            return replace(interval, is_tested=self.is_tested)
+        counted, period, rest = self.branch
+        return replace(interval, counted=counted, period=period, rest=rest)
 
 
 @dataclass(frozen=True)
@@ -86,28 +112,26 @@ class Intervals:
         Where the source does not show the updates, those steps and the counter's name tell of the loop.
         """
         listing = self._sources.file(at.file)
-        line, branch, unseen = at.line, None, None
+        line, by, unseen = at.line, _By(), None
         for depth in range(CALLERS + 1):
             loops = _around(listing, line)
             found = self._of_loops(at.file, loops)
             if found is not None:
                 loop, of_updates = found
-                return _under(
-                    Interval(_counter(loop), of_updates, is_in_caller=depth > 0),
-                    branch or _branch(listing, line, loop),
-                )
+                by = self._by(at.file, line, loop, by)
+                return by.put(Interval(_counter(loop), of_updates, is_in_caller=depth > 0))
             if loops and unseen is None:
-                counter, inner = _counter(loops[0]), _branch(listing, line, loops[0])
+                counter, inner = _counter(loops[0]), self._by(at.file, line, loops[0])
                 around = any(one.is_around for one in _conditions(listing, line, loops[0]))
-                always = inner is None and not around  # but for what is seldom left out
+                always = inner.branch is None and not around  # but for what is seldom left out
                 many = (always and steps_between > SEVERAL) or (counter and OF_MANY.search(counter))
-                unseen = _under(Interval(counter, not many, is_in_caller=depth > 0), branch or inner)
-            branch = branch or _branch(listing, line, None)
+                unseen = by.or_by(inner).put(Interval(counter, not many, is_in_caller=depth > 0))
+            by = self._by(at.file, line, None, by)
             caller = self._caller(at.file, listing.scope(line))
             if caller is None:
                 break
             line = caller
-        return unseen or _under(OF_STEPS, branch)
+        return unseen or by.put(OF_STEPS)
 
     def makes_updates(self, file: str, node: ast.stmt) -> bool:
         """Whether the source shows that a statement makes updates, in functions that it calls, too."""
@@ -116,10 +140,39 @@ class Intervals:
     def remainders(self, file: str, line: int) -> Remainders:
         """All remainders by which a line runs in its function, in whatever loop, and the updates of that."""
         listing = self._sources.file(file)
-        by, scope = frozenset(_remainders(listing, line)), listing.scope(line)
+        by, scope = frozenset(self._remainders(file, line)), listing.scope(line)
         updates = self._updates_in(file, scope.body) if by and scope is not None else []
-        of_updates = frozenset(one for node in updates for one in _remainders(listing, node.lineno))
+        of_updates = frozenset(one for node in updates for one in self._remainders(file, node.lineno))
         return Remainders(by - of_updates, of_updates, bool(updates))
+
+    def _by(self, file: str, line: int, loop: ast.stmt | None, inner: _By | None = None) -> _By:
+        """What a line runs by: directly in that loop, or in no loop of its function."""
+        listing = self._sources.file(file)
+        scope = listing.scope(line)
+        meaning, tests = partial(self._meaning, file, scope), _conditions(listing, line, loop)
+        found = [next(remainders(one.test, one.came, meaning), None) for one in tests]
+        branch = next((branch for branch in reversed(found) if branch is not None), None)
+        others = [one for one in tests if next(remainders(one.test, not one.came, meaning), None) is None]
+        changed = _changed(listing, scope, loop) if branch is None and others else set()
+        given = set(parameters(scope)) if loop is None and isinstance(scope, Function) else set()
+        is_tested = any(one.may_be_seldom and varies(one.test, changed, given) for one in others)
+        own = _By(branch, is_tested)
+        return inner.or_by(own) if inner is not None else own
+
+    def _remainders(self, file: str, line: int) -> Iterator[Branch]:
+        """All remainders by which a line runs in its function, in whatever loop."""
+        scope = self._sources.file(file).scope(line)
+        for one in _tested(scope.body, line) if scope is not None else ():
+            yield from remainders(one.test, one.came, partial(self._meaning, file, scope))
+
+    def _meaning(self, file: str, scope: ast.Module | Function | None, node: ast.expr) -> ast.expr | None:
+        """What a name was set to in a function, or what a call of one of the user's functions returns."""
+        if isinstance(node, ast.Name):
+            return _value(scope, node.id)
+        if isinstance(node, ast.Call):
+            functions = [function for _, function in self._finder(file).called(node)]
+            return returned(functions[0], node) if len(functions) == 1 else None
+        return None
 
     def _updates_in(self, file: str, body: list[ast.stmt]) -> list[ast.stmt]:
         """The simple statements that make updates, or call a function that does."""
@@ -153,13 +206,6 @@ class Intervals:
         return calls[0].lineno if len(calls) == 1 else None
 
 
-def _under(interval: Interval, branch: Branch | None) -> Interval:
-    if branch is None:
-        return interval
-    counted, period, rest = branch
-    return replace(interval, counted=counted, period=period, rest=rest)
-
-
 def _around(listing: Listing, line: int) -> Sequence[ast.stmt]:
     """The loops around a line within its function, innermost first."""
     scope = listing.scope(line)
@@ -186,9 +232,20 @@ def _tested(body: Sequence[ast.stmt], line: int, loop: ast.stmt | None = None) -
         within = node if isinstance(node, LOOPS) else loop
         for block in _blocks(node):
             if block and block[0].lineno <= line <= (block[-1].end_lineno or 0):
-                if isinstance(node, ast.If):
-                    yield _Condition(node.test, block is node.body, loop, is_around=True)
+                test = _test_of(node, block)
+                if test is not None:
+                    yield _Condition(*test, loop, is_around=True)
                 yield from _tested(block, line, within)
+
+
+def _test_of(node: ast.stmt, block: list[ast.stmt]) -> tuple[ast.expr, bool] | None:
+    """The test that a block of a statement is chosen by, and what came of it."""
+    if isinstance(node, ast.If):
+        return node.test, block is node.body
+    for case in node.cases if isinstance(node, ast.Match) else ():
+        if case.body is block and isinstance(case.pattern, ast.MatchValue) and isinstance(node, ast.Match):
+            return ast.Compare(node.subject, [ast.Eq()], [case.pattern.value]), True
+    return None
 
 
 def _passed(node: ast.If, loop: ast.stmt | None) -> Iterator[_Condition]:
@@ -209,19 +266,15 @@ def _blocks(node: ast.stmt) -> Iterator[list[ast.stmt]]:
         yield from ([part.body for part in parts] if name in {"handlers", "cases"} else [parts])
 
 
-def _branch(listing: Listing, line: int, loop: ast.stmt | None) -> Branch | None:
-    """The innermost remainder of those by which a line runs."""
-    given = partial(_value, listing.scope(line))
-    tests = _conditions(listing, line, loop)
-    found = [next(_periods(one.test, one.came, given), None) for one in tests]
-    return next((branch for branch in reversed(found) if branch is not None), None)
-
-
-def _remainders(listing: Listing, line: int) -> Iterator[Branch]:
-    """All remainders by which a line runs in its function, in whatever loop."""
-    scope = listing.scope(line)
-    for one in _tested(scope.body, line) if scope is not None else ():
-        yield from _periods(one.test, one.came, partial(_value, scope))
+def _changed(listing: Listing, scope: ast.Module | Function | None, loop: ast.stmt | None) -> set[str]:
+    """What is set in each turn, or in each call: names, and attributes that not only constructors set."""
+    within = [loop] if loop is not None else scope.body if scope is not None else []
+    later = [one for one in listing.scopes if one.name != "__init__"]
+    names = [inner for node in within for inner in ast.walk(node) if isinstance(inner, ast.Name)]
+    attributes = [inner for node in later for inner in ast.walk(node) if isinstance(inner, ast.Attribute)]
+    return {dotted(node) for node in names if isinstance(node.ctx, ast.Store)} | {
+        dotted(node) for node in attributes if isinstance(node.ctx, ast.Store)
+    }
 
 
 def _value(scope: ast.Module | Function | None, name: str) -> ast.expr | None:
@@ -233,45 +286,6 @@ def _value(scope: ast.Module | Function | None, name: str) -> ast.expr | None:
         and any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
     ]
     return values[0] if len(values) == 1 else None
-
-
-def _periods(test: ast.expr, came: bool, given: Callable[[str], ast.expr | None]) -> Iterator[Branch]:
-    """The remainders that must be, or may be, what they are compared with for a test to come out so."""
-    if isinstance(test, ast.NamedExpr):
-        yield from _periods(test.value, came, given)
-    elif isinstance(test, ast.Name):
-        value = given(test.id)
-        yield from _periods(value, came, _unknown) if value is not None else ()
-    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield from _periods(test.operand, not came, given)
-    elif isinstance(test, ast.BoolOp):
-        for part in test.values:
-            yield from _periods(part, came, given)
-    elif isinstance(test, ast.Compare) and len(test.ops) == 1:
-        yield from _compared(test, came)
-    elif isinstance(test, ast.BinOp) and isinstance(test.op, ast.Mod) and not came:
-        yield _operand(test.left), _operand(test.right), "0"
-
-
-def _compared(test: ast.Compare, came: bool) -> Iterator[Branch]:
-    operator, right = test.ops[0], test.comparators[0]
-    rest = ast.unparse(right)
-    number = right.value if isinstance(right, ast.Constant) else None
-    if isinstance(test.left, ast.BinOp) and isinstance(test.left.op, ast.Mod):
-        if (type(operator), number) in (NOTHING_LEFT if came else SOMETHING_LEFT):
-            rest = "0"
-        elif not isinstance(operator, ast.Eq if came else ast.NotEq):
-            return
-        yield _operand(test.left.left), _operand(test.left.right), rest
-
-
-def _unknown(name: str) -> None:
-    """Names that stand for others are not followed any further."""
-
-
-def _operand(node: ast.expr) -> str:
-    text = ast.unparse(node)
-    return f"({text})" if isinstance(node, ast.BinOp | ast.UnaryOp | ast.IfExp) else text
 
 
 def _counter(loop: ast.stmt) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Set
-from dataclasses import replace
+from copy import copy
 from functools import cached_property
 from itertools import product
 
@@ -149,8 +149,19 @@ class Sources:
         return None
 
     def shown(self, at: Location | None) -> Location | None:
-        """The place with its stripped line."""
-        return None if at is None else replace(at, text=self.text(at.file, at.line))
+        """The place with its text."""
+        return None if at is None else self.at(at.file, at.line, at.function)
+
+    def at(self, name: str, line: int, function: str | None = None) -> Location:
+        """A place with its text, and with that of its statement where it takes several lines."""
+        node = self.file(name).statement(line)
+        whole = on_one_line(node) if node is not None else None
+        return Location(name, line, function, self.text(name, line), whole)
+
+    def lines_of(self, at: Location) -> range:
+        """The lines of the statement that a place tells all of; else its own."""
+        node = self.file(at.file).statement(at.line) if at.whole is not None else None
+        return range(node.lineno, last_line(node) + 1) if node is not None else range(at.line, at.line + 1)
 
     def text(self, name: str, line: int) -> str | None:
         """One stripped line, or None."""
@@ -177,6 +188,26 @@ def covers(node: ast.stmt, line: int) -> bool:
     body = getattr(node, "body", None)
     last = body[0].lineno - 1 if body else node.end_lineno or node.lineno
     return node.lineno <= line <= max(last, node.lineno)
+
+
+def last_line(node: ast.stmt) -> int:
+    """The last line of a simple statement, or of what the header of a compound one holds."""
+    if not hasattr(node, "body") and not isinstance(node, ast.Match):
+        return node.end_lineno or node.lineno
+    parts = [inner for part in header(node) for inner in ast.walk(part)]
+    return max((getattr(inner, "end_lineno", None) or 0 for inner in parts), default=node.lineno)
+
+
+def on_one_line(node: ast.stmt) -> str | None:
+    """A statement of several lines, or the header of one, on one line; None where it is on one already."""
+    if isinstance(node, (*Function.__args__, ast.ClassDef)) or last_line(node) <= node.lineno:
+        return None
+    alone = copy(node)
+    for name in SIMPLE_BODIES:
+        if hasattr(alone, name):
+            setattr(alone, name, [])
+    text = ast.unparse(alone)
+    return text if "\n" not in text else None
 
 
 def statements_at(listing: Listing, line: int) -> list[ast.stmt]:

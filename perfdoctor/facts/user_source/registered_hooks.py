@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 
 from perfdoctor.facts.user_source.parse import Function, Listing, Sources, names_in
 from perfdoctor.facts.user_source.project import project_files
@@ -37,7 +36,7 @@ def never_removed(sources: Sources, at: Location, files: Iterable[str] = ()) -> 
         if not REGISTERS.match(name) or not any(made_in & names_in(part) for part in given):
             continue
         if _runs_in_loop(listing, node) or _caller(listing, node) in again:
-            return replace(at, line=node.lineno, function=None, text=sources.text(at.file, node.lineno))
+            return sources.at(at.file, node.lineno)
     return None
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from perfdoctor.facts.user_source.growing_names import written
 from perfdoctor.facts.user_source.origins import called_name
 from perfdoctor.facts.user_source.parse import Function, Listing, Sources, calls, header, statements
+from perfdoctor.facts.user_source.project import project_files
 from perfdoctor.model.measured import Location
 
 WRAPPERS = frozenset(("ConcatDataset", "Subset", "random_split"))
@@ -18,12 +19,10 @@ def wrapping_lines(sources: Sources, files: Iterable[str]) -> tuple[Location, ..
 
     `files`, and what of the user's they import.
     """
-    names = list(dict.fromkeys(files))
-    names += [file for name in names for file in _imported(sources, name) if file not in names]
-    listings = {name: sources.file(name) for name in dict.fromkeys(names)}
+    listings = {name: sources.file(name) for name in project_files(files, sources)}
     again = called_again(listings.values())
     found = [
-        (Location(name, node.lineno, function, sources.text(name, node.lineno)), _sets_what_it_takes(node))
+        (sources.at(name, node.lineno, function), _sets_what_it_takes(node))
         for name, listing in listings.items()
         for function, node in _each(listing)
         if _wraps(node) and (function in again or listing.outermost_loop(node.lineno) is not None)
@@ -73,16 +72,3 @@ def _sets_what_it_takes(node: ast.stmt) -> bool:
     )
     taken = {written(inner) for given in wrapped for inner in ast.walk(given)}
     return bool(targets & taken - {None, "self"})
-
-
-def _imported(sources: Sources, name: str) -> Iterator[str]:
-    """The user's files that a file imports."""
-    tree = sources.file(name).tree
-    for node in ast.walk(tree) if tree is not None else ():
-        modules = [each.name for each in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom):
-            modules = ["." * node.level + (node.module or "")]
-        for module in modules:
-            file = sources.imported(name, module) if module.strip(".") else None
-            if file is not None:
-                yield file

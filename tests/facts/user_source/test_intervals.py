@@ -92,6 +92,13 @@ def test_what_goes_on_in_a_loop_within_says_nothing_about_the_loop_around_it():
         ("not (done or step % 9)", "9"),
         ("step % 9 != 0", None),
         ("step % 9 < 1", "9"),
+        ("0 == step % 9", "9"),
+        ("1 > step % 9", "9"),
+        ("(rest := step % 9) == 0", "9"),
+        ("divmod(step, 9)[1] == 0", "9"),
+        ("not math.fmod(step, 9)", "9"),
+        ("np.mod(step, 9) == 0", "9"),
+        ("divmod(step, 9)[0] == 0", None),
         ("(due := step % 9 == 0)", "9"),
         ("due and rank == 0", "12"),
         ("not due", None),
@@ -315,3 +322,88 @@ class Own(Trainer):
             print(turn)  # here
 """
     assert interval(script, trainers=TRAINER) == Interval("turn", of_updates=False)
+
+
+def test_a_remainder_may_be_a_case():
+    text = "\n        match step % 9:\n            case 0:\n                print(loss)  # here"
+    found = interval(EPOCHS.format(step=text, line=""))
+    assert (found.period, found.rest) == ("9", "0")
+    assert interval(EPOCHS.format(step=text.replace("case 0", "case _"), line="")).period is None
+
+
+@pytest.mark.parametrize(
+    ("body", "period"),
+    [
+        ("return self.step % n == 0", "self.cfg.every"),
+        ("return n > 0 and self.step % n == 0", "self.cfg.every"),
+        ("m = 2 * n\n        return self.step % m == 0", None),
+        ("if self.step < 9:\n            return False\n        return self.step % n == 0", None),
+    ],
+)
+def test_a_remainder_is_looked_for_in_what_a_test_calls(body, period):
+    script = f"""
+class Loop:
+    def fit(self):
+        for x in loader:
+            self.step += 1
+            opt.step()
+            if self.is_time(self.cfg.every):
+                print(1)  # here
+    def is_time(self, n):
+        {body}
+"""
+    found = interval(script)
+    assert (found.period, found.is_tested) == (period, period is None)
+    assert period is None or found.counted == "self.step"
+
+
+@pytest.mark.parametrize(
+    ("test", "is_tested"),
+    [
+        ("step - last >= 9", True),
+        ("tracker.is_due(step)", True),
+        ("tracker.is_due()", True),
+        ("loss < best and rank == 0", True),
+        ("self.seen > self.next", False),  # which nothing here changes
+        ("(step + 1) % 9 == 0 or step > 100", False),  # has a remainder
+        ("step % 9 != 0", False),  # nearly always
+        ("rank == 0", False),
+        ("dist.get_rank() == 0", False),
+        ("is_main_process()", False),
+        ("args.verbose", False),
+        ("writer is not None and len(names) > 1", False),
+        ("cfg.get('verbose')", False),
+    ],
+)
+def test_a_test_that_is_not_understood_may_have_an_interval(test, is_tested):
+    text = f"\n        last = step\n        if {test}:\n            print(loss)  # here"
+    found = interval(EPOCHS.format(step=text, line=""))
+    assert found.is_tested == is_tested
+
+
+@pytest.mark.parametrize(
+    ("before", "is_tested"), [("step - last < 9", True), ("isnan(loss)", False), ("rank > 0", False)]
+)
+def test_what_leaves_most_turns_out_may_have_an_interval(before, is_tested):
+    text = f"\n        if {before}:\n            continue\n        print(loss)  # here"
+    assert interval(EPOCHS.format(step=text, line="")).is_tested == is_tested
+
+
+def test_what_a_function_compares_may_have_an_interval_and_what_it_is_switched_by_has_none():
+    script = """
+def log(step, verbose, writer):
+    if verbose and writer is not None:
+        print(1)  # here
+for it in range(9):
+    opt.step()
+    log(it, True, writer)
+"""
+    assert not interval(script).is_tested
+    assert interval(script.replace("verbose and", "step > due and")).is_tested
+
+
+def test_what_a_line_calls_may_have_the_interval():
+    line, below = Interval("step"), Interval("step", counted="n", period="9", is_in_caller=True)
+    assert line.through(below) == below
+    assert line.through(Interval("step")) == line
+    assert line.through(Interval(None, is_tested=True)) == Interval("step", is_tested=True)

@@ -119,3 +119,51 @@ def test_packages_may_lie_in_a_folder_for_sources():
     assert sources.imported("/me/project/train.py", "nets.small") == file
     assert sources.imported("/me/project/scripts/train.py", "nets.small") == file
     assert sources.imported("/me/project/scripts/train.py", ".nets.small") is None
+
+
+LINES = """\
+print(
+    f"loss {loss:.3f}",  # seen
+    'a "b"',
+)
+for x in tqdm(
+    loader,
+):
+    if (x
+            > 3):
+        text = \'\'\'one
+two\'\'\'
+    total += x
+@jit(
+    fast=True)
+def f(a,
+      b):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "whole", "last"),
+    [
+        (1, "print(f'loss {loss:.3f}', 'a \"b\"')", 4),
+        (2, "print(f'loss {loss:.3f}', 'a \"b\"')", 4),
+        (6, "for x in tqdm(loader):", 7),
+        (8, "if x > 3:", 9),
+        (10, "text = 'one\\ntwo'", 11),
+        (12, None, 12),
+        (15, None, 15),
+        (99, None, 99),
+    ],
+)
+def test_a_place_tells_all_of_a_statement_of_several_lines(line, whole, last):
+    sources = Sources(source_of(train=LINES))
+    at = sources.at("/home/me/train.py", line)
+    assert at.whole == whole
+    assert at.statement == (whole or at.text)
+    assert sources.shown(at) == at
+    assert sources.lines_of(at)[-1] == last
+
+
+def test_what_is_no_python_has_the_text_of_its_line():
+    at = Sources(source_of(train="print(\n  loss")).at("/home/me/train.py", 2, "main")
+    assert (at.text, at.whole, at.function) == ("loss", None, "main")

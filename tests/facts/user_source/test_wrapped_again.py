@@ -62,3 +62,9 @@ def test_what_the_script_imports_is_looked_at():
 def test_what_is_wrapped_once_is_not_named():
     assert lines("pool = Subset(pool, chosen)\nfor x in DataLoader(pool):\n    train(x)") == []
     assert lines("pool = Subset(pool,") == []
+
+
+@pytest.mark.parametrize("imported", ["import pools", "from . import pools", "from .pools import narrow"])
+def test_a_module_is_followed_however_it_is_imported(imported):
+    script = f"{imported}\nfor _ in range(9):\n    pool = pools.narrow(pool)\n"
+    assert lines(script, pools="def narrow(pool):\n    return Subset(pool, [1])\n") == [("pools.py", 2)]

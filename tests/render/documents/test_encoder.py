@@ -38,7 +38,7 @@ def test_a_type_without_a_shape_has_all_its_fields():
         "schema": "x/1",
         "kind": "data",
         "inner": {"name": "a", "count": 3},
-        "at": {"file": "/home/ada/train.py", "line": 7, "function": None, "text": None},
+        "at": {"file": "/home/ada/train.py", "line": 7, "function": None, "text": None, "whole": None},
         "left": [{"name": "b", "count": 0}],
     }
 
