@@ -6,12 +6,15 @@ as a short verb does.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 TEXT = (str, list[str])
+NoSuchOption = sys.modules[typer.BadParameter.__module__].NoSuchOption  # of click, or of typer's copy of it
 
 
 class Verb(TyperCommand):
@@ -20,6 +23,15 @@ class Verb(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         """Its arguments and options, and `--help`."""
         return _leanly(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words behind it. Raises PerfdoctorError where a tweak stands among the options."""
+        try:
+            return super().parse_args(ctx, args)
+        except NoSuchOption as error:
+            if any("--with" in parameter.opts for parameter in self.params):
+                _refuse_tweak(error.option_name)
+            raise
 
 
 class Verbs(TyperGroup):
@@ -52,3 +64,13 @@ def _leanly(parameters: Iterable[Any]) -> list[Any]:
             lean = LeanConversion(parameter.get_runtime_param, described.annotation in TEXT)
             parameter.get_runtime_param = lambda lean=lean: lean
     return found
+
+
+def _refuse_tweak(flag: str) -> None:
+    """Raise PerfdoctorError if a flag belongs to a tweak."""
+    from perfdoctor.errors import PerfdoctorError
+    from perfdoctor.trials.settings import tweak_catalogue
+
+    if any(flag in (tweak.flag, *tweak.extras) for tweak in tweak_catalogue.tweaks()):
+        hint = "tweaks stand in --with, in quotes: perfdoctor run --with '--workers 4 --amp' train.py"
+        raise PerfdoctorError(f"{flag} is a tweak, and no option", hint)

@@ -8,11 +8,13 @@ so the order in which two tweaks are applied does not matter.
 from __future__ import annotations
 
 import inspect
+import sys
 import weakref
 from typing import Any, Callable, Dict, Optional, Set
 
 from ..probe.loader.loader import STATEFUL
 from ..probe.trial.tweak import Tweaking, WatchedRun
+from ..probe.user_frames import user_line
 
 Given = Dict[str, Any]
 
@@ -104,14 +106,30 @@ def set_each(
     on_built(here, look)
 
 
-def keeping_shuffles(here: Tweaking) -> Callable[[Any], None]:
+def keeping_epochs(here: Tweaking) -> Callable[[Any], None]:
     """Returns a function to call with each loader whose workers were made to persist.
 
     Starting workers draws a number from the generator that shuffles, and workers that persist are started
     once: from the second epoch on the same seed would give another order. The number is drawn all the same.
+
+    Workers that persist serve one iterator, which begins again: two that a script goes over at the same time,
+    as in `zip(loader, loader)`, would share an epoch. Such a loader gets its own setting back.
     """
     torch = here.torch
-    loaders: weakref.WeakSet[Any] = weakref.WeakSet()
+    loaders: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()  # the line that built each
+
+    def built(loader: Any) -> None:
+        loaders[loader] = user_line()
+
+    def before_iter(args: Any, kwargs: Any) -> None:
+        loader = args[0]
+        if loader in loaders and _is_in_use(loader):
+            # The iterator that is in use keeps its workers until nobody holds it any more.
+            vars(loader).update({"persistent_workers": False, BUILT: None})
+            because = (
+                "the script begins to go over it again while it holds an iterator that is not at its end"
+            )
+            here.withdrawn("DataLoader persistent_workers", because, loaders.pop(loader))
 
     def before(args: Any, kwargs: Any) -> Any:
         loader = args[1] if len(args) > 1 else kwargs.get("loader")
@@ -123,4 +141,14 @@ def keeping_shuffles(here: Tweaking) -> Callable[[Any], None]:
         return result
 
     here.alter(torch.utils.data.dataloader._BaseDataLoaderIter, "_reset", before, after)
-    return loaders.add
+    each_kind(here, lambda kind: here.alter(kind, "__iter__", before_iter))
+    return built
+
+
+def _is_in_use(loader: Any) -> bool:
+    """Whether anybody but the loader holds its iterator, and batches are left in it."""
+    kept = vars(loader)[BUILT]
+    if kept is None or kept._rcvd_idx >= kept._send_idx:
+        return False
+    del kept
+    return sys.getrefcount(vars(loader)[BUILT]) > 2  # the loader's own, and the argument

@@ -3,13 +3,14 @@
 ## What changes
 `batch_size` of each `DataLoader` that trains, in each process. Which loaders train is decided as early as
 possible, because scripts ask for the number of batches: a loader that shuffles does (`shuffle=True`, or one
-of torch's random samplers). Where no loader of the script shuffles, it is the first one that is iterated with
-gradients on, and it gets its size then. The learning rate does not change. A script that also has its batch
-size in another place may fail, and then its trial fails, too.
+of torch's random samplers). Where a sampler of the script's own or an `IterableDataset` decides, the loader
+gets its size when it is first iterated with gradients on, unless optimizers have stepped on batches of
+another one by then. So does a loader that does not shuffle, where none does that or has a sampler of the
+script's own. The learning rate does not change. A script that also has its batch size in another place may
+fail, and then its trial fails, too.
 
 ## Left alone
-- A loader for evaluation: it does not shuffle, and it is iterated without gradients or beside one that
-  trains.
+- A loader for evaluation: it is iterated without gradients, or beside one that trains.
 - A loader with its own batch sampler, or with `batch_size=None`: something else makes its batches.
 - A loader that already has this batch size.
 
@@ -78,7 +79,10 @@ def choose(run: WatchedRun) -> List[int]:
 )
 def batch_size(here: Tweaking, count: int) -> None:
     """Give every DataLoader that trains batches of `count` samples."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
     sizes = _Sizes(here, count)
+    register_optimizer_step_post_hook(here.guarded(sizes.stepped))
     on_built(here, sizes.built)
     each_kind(here, lambda loader: here.alter(loader, "__iter__", sizes.before_iter))
 
@@ -88,12 +92,15 @@ class _Sizes:
 
     def __init__(self, here: Tweaking, count: int) -> None:
         self._here = here
+        self._data = here.torch.utils.data
         self._count = count
         self._changed: Set[int] = set()  # ids of datasets: a library may build a loader anew from the user's
         # Batch samplers that torch made for a loader -> the line that built it.
         self._made: weakref.WeakKeyDictionary[Any, Line] = weakref.WeakKeyDictionary()
         self._undecided: weakref.WeakSet[Any] = weakref.WeakSet()  # those of which the use will tell
-        self._one_trains = False
+        self._one_shuffles = False  # or may
+        self._one_is_used = False  # with gradients on
+        self._one_trains = False  # optimizers have stepped since
 
     def built(self, loader: Any) -> None:
         """Decide on a loader that is just built, where that is possible."""
@@ -102,39 +109,53 @@ class _Sizes:
                 self._here.left_alone("DataLoader", "something else makes its batches")
             return
         self._made[loader.batch_sampler] = user_line()
-        if self._shuffles(loader.sampler):
+        shuffles = self._shuffles(loader)
+        if shuffles is not False and not isinstance(loader.dataset, self._data.IterableDataset):
+            self._one_shuffles = True
+        if shuffles:
             self._train(loader)
         else:
             self._undecided.add(loader.batch_sampler)
 
+    def stepped(self, *step: Any) -> None:
+        """Note that a loader trains, if one is used: looking at a batch of another one tells nothing."""
+        self._one_trains = self._one_is_used
+
     def before_iter(self, args: Any, kwargs: Any) -> None:
         """Decide on a loader when it is used."""
-        loader = args[0]
-        batches = _innermost(loader)
-        if not self._is_made(batches) or batches not in self._undecided:
-            return
+        batches = _innermost(args[0])
+        if self._is_made(batches) and batches in self._undecided:
+            self._decide(args[0], batches)
+        self._one_is_used |= self._here.torch.is_grad_enabled()
+
+    def _decide(self, loader: Any, batches: Any) -> None:
         if not self._here.torch.is_grad_enabled():
             self._leave(loader, "it is iterated without gradients")
         elif self._one_trains:
-            self._leave(loader, "it does not shuffle, and another loader trains")
+            self._leave(loader, "another loader trains")
+        elif self._one_shuffles and self._shuffles(loader) is False:
+            self._leave(loader, "it does not shuffle, and another loader may")
         else:
             self._undecided.discard(batches)
             self._train(loader)
 
     def _is_made(self, batches: Any) -> bool:
-        return isinstance(batches, self._here.torch.utils.data.BatchSampler) and batches in self._made
+        return isinstance(batches, self._data.BatchSampler) and batches in self._made
 
-    def _shuffles(self, sampler: Any) -> bool:
-        data = self._here.torch.utils.data
+    def _shuffles(self, loader: Any) -> Optional[bool]:
+        """Whether it does; None where its dataset or a sampler of the script's own decides."""
+        data, sampler = self._data, loader.sampler
         if isinstance(sampler, data.DistributedSampler):
             return bool(sampler.shuffle)
-        return isinstance(sampler, (data.RandomSampler, data.SubsetRandomSampler, data.WeightedRandomSampler))
+        if isinstance(sampler, data.SequentialSampler):
+            return False
+        known = (data.RandomSampler, data.SubsetRandomSampler, data.WeightedRandomSampler)
+        return True if isinstance(sampler, known) else None
 
     def _leave(self, loader: Any, because: str) -> None:
         self._here.left_alone("DataLoader", because, self._made[_innermost(loader)])
 
     def _train(self, loader: Any) -> None:
-        self._one_trains = True
         outer, batches = loader.batch_sampler, _innermost(loader)
         was = batches.batch_size
         if getattr(outer, "split_batches", False) and self._count % outer.num_processes:

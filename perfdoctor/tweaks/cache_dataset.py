@@ -37,7 +37,7 @@ from ..probe.user_frames import user_line
 from ..wire.events.process import TweakEvent
 from ._draws import UNSEEDED, notice_draws
 from ._items import Uncopied, copied, key_of, same
-from ._loaders import keeping_shuffles, on_built
+from ._loaders import keeping_epochs, on_built
 from ._memory import left_share
 
 PROVEN = 32  # items that came again as they were: what changes one item in ten escapes that with 3 %
@@ -52,7 +52,7 @@ def cache_dataset(here: Tweaking) -> None:
     """Cache the items that map-style datasets give to loaders."""
     data = here.torch.utils.data
     fetch = data._utils.fetch
-    persists = keeping_shuffles(here)
+    persists = keeping_epochs(here)
     stores = _Stores(here)
 
     def built(loader: Any) -> None:

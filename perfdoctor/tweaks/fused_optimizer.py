@@ -4,7 +4,9 @@
 Optimizers of `torch.optim` are switched as by `fused=True` (Adam, AdamW, SGD, Adagrad) before their first
 step with gradients, where torch has a fused implementation for the device and type of their parameters.
 Others that update tensor by tensor are switched as by `foreach=True`; on a CPU only where the tensors are
-small. A `foreach=False` or `fused=False` in the script is overridden.
+small. A `foreach=False` or `fused=False` in the script is overridden, also in a state that it loads later.
+As with `fused=True`, a `GradScaler` then leaves the scaling to the step; a library that cannot clip gradients
+beside that fails, as it would by hand.
 
 ## Left alone
 - Optimizers that are already fused, that have their own `step`, or with `capturable` or `differentiable`.
@@ -12,7 +14,6 @@ small. A `foreach=False` or `fused=False` in the script is overridden.
   DTensors.
 - SGD with momentum, from the moment a parameter gets its first gradient later than others: fused, torch would
   stop with an error.
-- Scaling by a `GradScaler` stays outside the step, where it was.
 
 ## Same result
 Within rounding: the same formulas, evaluated in another order.
@@ -63,6 +64,7 @@ class Choice:
         self.here = here
         self.at = user_line()
         self.decided = False
+        self.way: Optional[str] = None  # it was switched to
         self.waited = False  # a step found no gradients: a closure makes them inside
         self.late: List[Any] = []  # parameters whose first gradient has to be looked at
         self.was: List[Tuple[Dict[str, Any], Any, Any]] = []  # settings, and their own fused and foreach
@@ -73,6 +75,9 @@ class Choice:
             self._look_at_late(optimizer)
         elif not self.decided:
             self._decide(optimizer)
+        elif self.way and not all(group.get(self.way) for group in optimizer.param_groups):
+            # A state that was saved before, and is loaded now, brings its settings along.
+            _switch(self.here.torch, optimizer, self.way)
 
     def _decide(self, optimizer: Any) -> None:
         parameters = _parameters(optimizer)
@@ -92,7 +97,10 @@ class Choice:
         was = way_of(optimizer.param_groups[0], active)
         self.was = [(each, each.get("fused"), each["foreach"]) for each in _settings(optimizer)]
         _switch(self.here.torch, optimizer, way)
+        self.way = way
         self.late = late if way == "fused" else []
+        if way == "fused" and not late:  # else the script's own way, which needs the scale undone, may return
+            optimizer._step_supports_amp_scaling = True
         self.here.applied(f"{type(optimizer).__name__} update", was, way, self.at)
 
     def _look_at_late(self, optimizer: Any) -> None:
@@ -110,6 +118,7 @@ class Choice:
         self.late = []
         for settings, fused, foreach in self.was:
             settings["fused"], settings["foreach"] = fused, foreach
+        self.way = None
         self.here.withdrawn(f"{type(optimizer).__name__} update", because, self.at)
 
     def _leave(self, optimizer: Any, because: str) -> None:

@@ -8,6 +8,8 @@ too.
 ## Left alone
 - A loader without workers.
 - A loader whose workers already persist.
+- A loader that the script goes over twice at the same time, as in `zip(loader, loader)`, from then on: both
+  would share one epoch.
 
 ## Same result
 Bit for bit, unless the dataset draws random numbers in workers, which are then not seeded again in each
@@ -25,7 +27,7 @@ from typing import Any
 from ..probe.trial.by_hand import Argument
 from ..probe.trial.tweak import BITWISE, EPOCH_BORDERS, Tweaking, WatchedRun, tweak
 from ._draws import UNSEEDED, notice_draws
-from ._loaders import CALLS, keeping_shuffles, predicted, set_each
+from ._loaders import CALLS, keeping_epochs, predicted, set_each
 
 
 def predict(run: WatchedRun) -> Any:
@@ -54,6 +56,6 @@ def persistent_workers(here: Tweaking) -> None:
         "persistent_workers",
         True,
         lambda loader: None if loader.num_workers else "it has no workers",
-        keeping_shuffles(here),
+        keeping_epochs(here),
     )
     notice_draws(here, UNSEEDED, only_workers=True)

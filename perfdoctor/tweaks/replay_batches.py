@@ -173,6 +173,9 @@ class _ReplayedEpoch:
     def __iter__(self) -> Iterator[Any]:
         return self
 
+    def __len__(self) -> int:
+        return self._store.length if self._own is None else len(self._own)  # type: ignore[arg-type]
+
     def __next__(self) -> Any:
         if self._store.is_full and (self._trains or self._own is None):
             self._own = None  # its workers end

@@ -6,7 +6,6 @@ import os
 import select
 import signal
 import time
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from types import FrameType
@@ -19,8 +18,9 @@ class GroupListener:
     """
 
     def __init__(self, numbers: Sequence[int]) -> None:
-        self._seen: Counter[int] = Counter()
+        self._seen = bytearray()
         self._heard, told = os.pipe()
+        os.set_blocking(self._heard, False)
         alive, self._alive = os.pipe()
         # A signal that comes now waits until there is somebody to hear it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
@@ -39,23 +39,37 @@ class GroupListener:
             os.close(alive)
 
     def heard(self, number: int, within_s: float) -> bool:
-        """Whether it got this signal as well; asked once for each that this process got."""
+        """Whether it got this signal as well; asked once for each that this process got.
+
+        The handler of another signal may ask at any point of this.
+        """
         due_s = time.monotonic() + within_s
-        while not self._seen[number]:
+        while not self._take(number):
             left_s = max(0.0, due_s - time.monotonic())
             if not select.select([self._heard], [], [], left_s)[0]:
                 return False
-            told = os.read(self._heard, 64)
+            try:
+                told = os.read(self._heard, 64)
+            except BlockingIOError:  # another handler has read it since
+                continue
             if not told:  # somebody has killed it
                 return False
-            self._seen.update(told)
-        self._seen[number] -= 1
+            self._seen.extend(told)
+        return True
+
+    def _take(self, number: int) -> bool:
+        """Whether it has told of this signal, which is then used up."""
+        try:
+            self._seen.remove(number)
+        except ValueError:
+            return False
         return True
 
     def forget(self) -> None:
         """Leave out what was heard so far."""
-        while select.select([self._heard], [], [], 0.0)[0] and os.read(self._heard, 64):
-            pass
+        with suppress(BlockingIOError):
+            while os.read(self._heard, 64):
+                pass
         self._seen.clear()
 
     def close(self) -> None:

@@ -147,11 +147,23 @@ def test_tweaks_that_cannot_be_meant_start_nothing(folder, perfdoctor, typed, se
     assert not (folder / "started").exists()
 
 
+@pytest.mark.parametrize("words", [["--amp"], ["--workers", "4"], ["--workers=4"]])
+def test_a_tweak_among_the_options_is_told_its_place(folder, perfdoctor, words):
+    shown = perfdoctor("run", *words, "train.py")
+    assert shown.returncode == 2
+    assert "is a tweak, and no option" in shown.stderr
+    assert "perfdoctor run --with '--workers 4 --amp' train.py" in shown.stderr
+
+
 @pytest.mark.parametrize(
     ("typed", "hint"),
     [
         ("--workers auto", "run one: perfdoctor try --workers auto -- train.py 3"),
         ("--amp=1", "write it like: perfdoctor run --with --amp train.py 3"),
+        (
+            "--workers",
+            '--workers takes a whole number from 0 to 512 or auto; in quotes: --with "--workers N|auto"',
+        ),
         ("4", "--with takes tweaks only: perfdoctor run --with '--workers 4' train.py 3"),
     ],
 )

@@ -16,6 +16,7 @@ from torch.utils.data import (
     DataLoader,
     DistributedSampler,
     RandomSampler,
+    Sampler,
     SequentialSampler,
     SubsetRandomSampler,
     WeightedRandomSampler,
@@ -80,7 +81,7 @@ def test_evaluation_beside_training_is_left_alone() -> None:
             assert set(sizes(DataLoader(DATA, 3))) == {3}
     assert len(told.applied) == 1
     assert reasons(told) == [
-        "it does not shuffle, and another loader trains",
+        "it does not shuffle, and another loader may",
         "it is iterated without gradients",
     ]
     assert [place["at"]["line"] for place in told.left_alone] == sorted(
@@ -94,11 +95,66 @@ def test_where_none_shuffles_the_first_that_is_iterated_with_gradients_trains(da
         evaluation, training = DataLoader(DATA, 4), DataLoader(dataset, 3)
         with torch.no_grad():
             assert set(sizes(evaluation)) == {4}
-        assert set(sizes(training)) == {6}
-        assert set(sizes(training)) == {6}
+        assert set(train(training)) == {6}
+        assert set(train(training)) == {6}
         assert set(sizes(evaluation)) == {4}
         assert (training.batch_size, evaluation.batch_size) == (6, 4)
     assert [(place["was"], place["now"]) for place in told.applied] == [(3, 6)]
+
+
+class Own(Sampler[int]):
+    """A sampler of the script's own."""
+
+    def __init__(self) -> None:
+        pass
+
+    def __len__(self) -> int:
+        return len(DATA)
+
+    def __iter__(self) -> Iterator[int]:
+        return reversed(DATA)
+
+
+def train(loader: Any) -> list[int]:
+    """An epoch of updates; the sizes of its batches."""
+    weight = torch.nn.Parameter(torch.ones(()))
+    optimizer = torch.optim.SGD([weight])
+    found = []
+    for batch in loader:
+        weight.grad = torch.ones(())
+        optimizer.step()
+        found.append(len(batch))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("training", "evaluation"),
+    [
+        pytest.param({"sampler": Own()}, {}, id="own sampler"),
+        pytest.param({"dataset": loading.Stream()}, {"shuffle": True}, id="stream beside one that shuffles"),
+        pytest.param({"dataset": loading.Stream()}, {}, id="stream"),
+        pytest.param({}, {"dataset": loading.Stream()}, id="stream evaluates"),
+    ],
+)
+def test_a_look_at_a_batch_of_another_loader_does_not_decide_which_one_trains(
+    training: Any, evaluation: Any
+) -> None:
+    with applied("batch_size", 8):
+        trains = DataLoader(**{"dataset": DATA, "batch_size": 4, **training})
+        held_out = DataLoader(**{"dataset": DATA, "batch_size": 6, **evaluation})
+        next(iter(held_out))
+        assert train(trains)[0] == 8
+
+
+def test_once_one_trains_no_other_is_guessed_to() -> None:
+    with applied("batch_size", 8) as told:
+        training, evaluation = DataLoader(DATA, 4), DataLoader(DATA, 6, sampler=Own())
+        stream = DataLoader(loading.Stream(), 6)
+        training_first = DataLoader(loading.Stream(), 4)
+        train(training_first)
+        assert sizes(evaluation)[0] == sizes(stream)[0] == 6
+        assert sizes(training)[0] == 4
+    assert set(reasons(told)) == {"another loader trains"}
 
 
 def test_a_distributed_sampler_that_does_not_shuffle_does_not_train() -> None:

@@ -212,6 +212,46 @@ def test_state_that_was_loaded_goes_on() -> None:
     assert told.applied
 
 
+def test_it_stays_fused_where_a_state_of_before_is_loaded_while_it_trains() -> None:
+    def weights() -> list[float]:
+        parameter = nn.Parameter(torch.ones(2))
+        optimizer = optim.Adam([parameter], 0.1)
+        before = copy.deepcopy(optimizer.state_dict())
+        stepped(optimizer, torch.ones(2))
+        optimizer.load_state_dict(before)
+        stepped(optimizer, -torch.ones(2))
+        made.append(optimizer)
+        return list(parameter.tolist())
+
+    made: list[Any] = []
+    original = weights()
+    with applied("fused_optimizer") as told:
+        assert weights() == pytest.approx(original)
+    assert made[1].param_groups[0]["fused"]
+    assert not told.withdrawn
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_gradients_are_unscaled_in_the_step_as_where_the_script_asks_for_fused(late: bool) -> None:
+    def weights(tweaked: bool) -> list[float]:
+        parameters = [nn.Parameter(torch.ones(())), nn.Parameter(torch.ones(()))]
+        optimizer = optim.SGD(parameters, 0.1, momentum=0.9)
+        scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+        for number in range(3):
+            optimizer.zero_grad()
+            used = parameters[:1] if late and not number else parameters
+            scaler.scale(sum(used) * 1.0).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        assert getattr(optimizer, "_step_supports_amp_scaling", False) is (tweaked and not late)
+        return [parameter.item() for parameter in parameters]
+
+    original = weights(tweaked=False)
+    with applied("fused_optimizer") as told:
+        assert weights(tweaked=True) == pytest.approx(original)
+    assert bool(told.withdrawn) is late
+
+
 def test_gradients_made_inside_the_step_must_all_have_come() -> None:
     parameters = [nn.Parameter(torch.ones(())), nn.Parameter(torch.ones(()))]
     with applied("fused_optimizer") as told:

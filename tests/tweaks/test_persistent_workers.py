@@ -78,6 +78,36 @@ def test_workers_asked_for_beside_it_persist_in_whichever_order(order: tuple[str
     assert len(first) == 2
 
 
+@pytest.mark.parametrize("name", ["persistent_workers", "cache_dataset"])
+def test_a_loader_that_is_gone_over_twice_at_once_has_all_its_batches(name: str) -> None:
+    def pairs() -> list[list[tuple[int, int]]]:
+        torch.manual_seed(0)
+        loader = DataLoader(range(20), 4, shuffle=True, num_workers=1)
+        return [
+            [(int(i), int(j)) for a, b in zip(loader, loader, strict=True) for i, j in zip(a, b, strict=True)]
+            for _ in range(3)
+        ]
+
+    original = pairs()
+    with applied(name) as told:
+        assert pairs() == original
+    (place,) = told.withdrawn
+    assert place["because"].startswith("the script begins to go over it again while")
+    assert place["at"] == told.applied[0]["at"]
+
+
+def test_workers_persist_where_an_epoch_is_left_before_its_end() -> None:
+    def process(loader: DataLoader) -> int:
+        for batch in loader:
+            return int(batch[0])
+        raise AssertionError
+
+    with applied("persistent_workers") as told:
+        loader = DataLoader(loading.Processes(), 4, num_workers=1)
+        assert process(loader) == process(loader)
+    assert not told.withdrawn
+
+
 def test_a_loader_without_workers_is_left_alone() -> None:
     with applied("persistent_workers") as told:
         assert loading.values(DataLoader(range(4))) == list(range(4))

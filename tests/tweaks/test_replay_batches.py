@@ -54,6 +54,15 @@ def test_the_first_batches_come_again_in_turn_and_nothing_is_prepared_any_more()
     assert place["at"]["function"] == "epoch"
 
 
+def test_an_epoch_tells_its_length_as_torchs_own_does() -> None:
+    training = Training()
+    with applied("replay_batches"):
+        loader = DataLoader(loading.Pairs(), loading.BATCH)
+        for _ in range(2):
+            assert len(iter(loader)) == STEPS
+            training.epoch(loader)
+
+
 def test_workers_end_and_do_not_start_again() -> None:
     training = Training()
     with applied("replay_batches"):

@@ -46,6 +46,26 @@ def test_signals_of_several_kinds_are_kept_apart() -> None:
     assert told("os.killpg(0, 15)", "os.kill(os.getpid(), 2)") == "[(15, True), (2, False)]"
 
 
+# The handler of a second signal runs after the first one's has seen that there is something to read.
+MEANWHILE = """
+import select
+came, look = [], select.select
+def looked_meanwhile(*asked):
+    select.select, found = look, look(*asked)
+    came.append(listener.heard(signal.SIGTERM, 0.2))
+    return found
+select.select = looked_meanwhile
+os.kill(listener._pid, signal.SIGTERM)
+came.append(listener.heard(signal.SIGTERM, 0.2))
+print(came)
+listener.close()
+"""
+
+
+def test_a_second_signal_may_come_while_the_first_is_looked_into() -> None:
+    assert told(then=MEANWHILE).splitlines()[-1] == "[True, False]"
+
+
 def test_what_came_before_can_be_forgotten() -> None:
     before = "os.kill(listener._pid, 2)"
     assert (

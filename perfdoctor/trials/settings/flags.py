@@ -72,17 +72,20 @@ def _pairs(
 ) -> Iterator[tuple[str, str | None]]:
     """Each flag with its word, which stands behind it or behind `=`."""
     rest = list(words)
+    bare = ""  # the flag before, if it takes no value
     while rest:
         flag, equals, word = rest.pop(0).partition("=")
         if flag not in owners:
-            raise _unknown(flag, [*owners, *options], command)
+            raise _unknown(flag, [*owners, *options], command, bare)
         takes = _takes(owners[flag])[flag]
         if takes is None and equals:
             raise PerfdoctorError(f"{flag} takes no value", f"write it like: {_typed(flag, command)}")
         if takes is not None and not equals:
             if not rest or rest[0].startswith("--"):
-                raise PerfdoctorError(f"{flag} needs a value", f"{flag} takes {takes.allowed}")
+                quoted = "" if command is None else f'; in quotes: --with "{flag} {takes.metavar}"'
+                raise PerfdoctorError(f"{flag} needs a value", f"{flag} takes {takes.allowed}{quoted}")
             word = rest.pop(0)
+        bare = flag if takes is None else ""
         yield flag, None if takes is None else word
 
 
@@ -98,12 +101,17 @@ def _typed(tweaks: str, command: Sequence[str] | None) -> str:
     return f"perfdoctor run --with {shlex.quote(tweaks)} {shlex.join(command)}"
 
 
-def _unknown(word: str, flags: Sequence[str], command: Sequence[str] | None = None) -> PerfdoctorError:
-    if not word.startswith("-"):
+def _unknown(
+    word: str, flags: Sequence[str], command: Sequence[str] | None = None, bare: str = ""
+) -> PerfdoctorError:
+    """What is wrong with a word where a flag should stand, behind the flag `bare` that takes no value."""
+    flag = word if word.startswith("-") else f"--{word.replace('_', '-')}"
+    if word.startswith("-m") or (flag != word and flag not in flags):  # a command begins with either
         like = EXAMPLE if command is None else _typed("--workers 4", command)
         where = "put the command after --" if command is None else "--with takes tweaks only"
-        return PerfdoctorError(f"{word} is not a tweak", f"{where}: {like}")
-    close = difflib.get_close_matches(word, flags, 1)
+        valueless = f"{bare} takes no value; " if bare else ""
+        return PerfdoctorError(f"{word} is not a tweak", f"{valueless}{where}: {like}")
+    close = difflib.get_close_matches(flag, flags, 1)
     perhaps = f"did you mean {close[0]}? " if close else ""
     return PerfdoctorError(f"no tweak called {word}", f"{perhaps}list them with: {LIST}")
 

@@ -11,11 +11,12 @@ from perfdoctor.errors import PerfdoctorError
 EXAMPLE = "--metric 'acc: ([0-9.]+)'"
 # To a terminal: colours, which may begin right before a figure.
 ORDERS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+SPECIAL = frozenset(".^$*+?{}[]|()\\")  # without any of these, an expression matches only itself
 LONGEST_LINE = 100_000  # characters; what is written without line breaks is cut there
 
 
 def pattern(words: str) -> re.Pattern[str]:
-    """The expression that was asked for. Raises PerfdoctorError where it is none, or has several groups."""
+    """The expression that was asked for. Raises PerfdoctorError where it is none, or shows no one figure."""
     try:
         expression = re.compile(words)
     except re.error as error:
@@ -26,6 +27,11 @@ def pattern(words: str) -> re.Pattern[str]:
         raise PerfdoctorError(
             f"--metric {words}: it has {expression.groups} groups, but only one can be the figure",
             f"write the others as (?:...), and the figure like {EXAMPLE}",
+        )
+    if SPECIAL.isdisjoint(words):
+        raise PerfdoctorError(
+            f"--metric {words}: it matches these words and no figure",
+            f"write the figure behind them in brackets, like {EXAMPLE}",
         )
     return expression
 

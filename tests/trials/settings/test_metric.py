@@ -44,7 +44,7 @@ def test_a_log_that_is_not_there_has_no_figures(log: Path) -> None:
     assert metric.values(log, metric.pattern("acc: (.*)")) == ()
 
 
-@pytest.mark.parametrize("words", ["acc: ([0-9.]+", "(acc|accuracy): ([0-9.]+)"])
+@pytest.mark.parametrize("words", ["acc", "acc: ", "acc: ([0-9.]+", "(acc|accuracy): ([0-9.]+)"])
 def test_an_expression_that_cannot_tell_a_figure_is_refused_with_one_that_can(words: str) -> None:
     with pytest.raises(PerfdoctorError, match="--metric") as raised:
         metric.pattern(words)
