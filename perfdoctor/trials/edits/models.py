@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+from dataclasses import replace
 
 from perfdoctor.facts.user_source.origins import base_name
 from perfdoctor.facts.user_source.parse import names_in
 from perfdoctor.trials.edits.bindings import Target, bound_in
-from perfdoctor.trials.edits.made import WRAPPED, made_at, made_by, names_its_class
+from perfdoctor.trials.edits.made import WRAPPED, Made, made_at, made_by, names_its_class
 from perfdoctor.trials.edits.script_text import ByHand, ScriptText, TextEdit
 from perfdoctor.tweaks import OfArgument
 
@@ -41,8 +42,8 @@ TORCHS = "torch."  # in what is written, where the file needs that name
 def called_at(script: ScriptText, line: int, kind: str) -> ast.Call:
     """The call at a line of a model whose class is called `kind`. Raises ByHand where it may be another.
 
-    It is known by the statement that makes it; or, where a function of another file does, by its name, if the
-    line calls nothing else that may be one.
+    It is known by the statement that makes it; or, where the file does not show that, by its name, if it is
+    the only one that the line calls.
     """
     certain: list[ast.Call] = []
     named: list[ast.Call] = []
@@ -53,7 +54,7 @@ def called_at(script: ScriptText, line: int, kind: str) -> ast.Call:
         made = made_by(script, call.func, call)
         if made is not None and made.kind == kind:
             certain.append(call)
-        elif isinstance(call.func, Target) and made is not None and made.kind is None:
+        elif isinstance(call.func, Target) and (made is None or made.kind is None):
             (named if script.name(call.func) in MODELS else others).append(call)
         elif made is None or not made.is_sure:
             others.append(call)
@@ -110,8 +111,8 @@ def on_argument(script: ScriptText, line: int, what: str, text: str) -> list[Tex
     """
     argument, kind = OfArgument.PLACE.fullmatch(what).groups()  # type: ignore[union-attr]
     method = f"add .{text} to {what}"
-    if TORCHS in text and not script.knows_torch:
-        raise ByHand(f"{script.path.name} does not begin with `import torch`: {method}")
+    if TORCHS in text:
+        script.check_torch(line, method)
     call = called_at(script, line, kind)
     if argument.isdigit():
         given = call.args[: int(argument)]
@@ -138,12 +139,14 @@ def behind_making(script: ScriptText, line: int, kind: str, text: str) -> list[T
     """
     name = text.partition("(")[0]
     method = f"add {kind.lower()}.{text} behind what makes it"
-    if TORCHS in text and not script.knows_torch:
-        raise ByHand(f"{script.path.name} does not begin with `import torch`: {method}")
+    if TORCHS in text:
+        script.check_torch(line, method)
     made = made_at(script, line, kind)
     if made is None and not names_its_class(script, line, kind):
         call = called_at(script, line, kind)
         made = made_by(script, call.func, call)
+        if made is not None and made.kind is None and _is_of_a_library(made):
+            made = replace(made, kind=kind)
     if made is None or made.statement is None or made.kind != kind:
         raise ByHand(f"no single statement of {script.path.name} makes what line {line} calls: {method}")
     if script.defines(kind) and _has_own(script, kind, name):
@@ -171,6 +174,14 @@ def behind_making(script: ScriptText, line: int, kind: str, text: str) -> list[T
         TextEdit(begin, begin + len("return"), f"{free} ="),
         TextEdit(end, end, f"{next_line}{free}.{text}{next_line}return {free}"),
     ]
+
+
+def _is_of_a_library(made: Made) -> bool:
+    """Whether a function of another file makes it, and wraps no other model."""
+    by = made.by
+    given = (part for each in (*by.args, *by.keywords) for part in ast.walk(each)) if by is not None else ()
+    names = {ast.unparse(part).removeprefix("self.") for part in given if isinstance(part, Target)}
+    return by is not None and names.isdisjoint(MODELS)
 
 
 def _has_own(script: ScriptText, kind: str, name: str) -> bool:
