@@ -65,7 +65,7 @@ def _tell(trial: Trial, result: VariantResult, found: PatchFile) -> None:
         output.say(f"changed since the trial: {', '.join(newer)}", "look at the diff before you apply it")
     elsewhere = found.folder != os.getcwd()  # then a pipe to `git apply` from here would not find the files
     if found.diff and sys.stdout is not None and (sys.stdout.isatty() or elsewhere):
-        again = f"perfdoctor patch {shlex.quote(trial.path)} | git apply"
+        again = f"perfdoctor patch {shlex.quote(os.path.abspath(trial.path))} | git apply"
         output.say("to apply it", f"cd {shlex.quote(found.folder)} && {again}")
     if not found.diff:
         output.say("nothing of it can be written as a diff")

@@ -33,6 +33,8 @@ METHODS = AS_EVER | frozenset(
 MODELS = frozenset(
     "model net network student teacher encoder decoder generator discriminator actor critic".split()
 )
+# Models of torch's own that a function of another file may make.
+TORCHS_OWN = frozenset("Sequential Transformer TransformerEncoder LSTM GRU RNN Linear".split())
 NAMES = ("model", "net", "module")  # for one that a function returns as it makes it
 MEASURES = re.compile("loss|criterion|metric", re.IGNORECASE)
 OF_TORCH = "Module"
@@ -151,7 +153,8 @@ def behind_making(script: ScriptText, line: int, kind: str, text: str) -> list[T
         raise ByHand(f"no single statement of {script.path.name} makes what line {line} calls: {method}")
     if script.defines(kind) and _has_own(script, kind, name):
         raise ByHand(f"{kind} may have its own {name}(): {method}")
-    if name == "compile" and script.is_torchs_name(kind) and not script.defines(kind):  # pytorch#150915
+    is_torchs = script.is_torchs_name(kind) or (made.by is not None and kind in TORCHS_OWN)
+    if name == "compile" and is_torchs and not script.defines(kind):  # pytorch#150915
         raise ByHand(f"{name}() of torch's own {kind} does nothing")
     if name == "compile" and script.defines(kind) and not _has_own(script, kind, "forward"):
         raise ByHand(f"{name}() of a class with torch's own forward() does nothing: {kind}")
