@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -261,15 +262,21 @@ class ScriptText:
 
 
 def _joined(edits: Iterable[TextEdit]) -> list[TextEdit]:
-    """Each edit once, and one `with` for all contexts of a block."""
-    contexts: dict[TextEdit, dict[str, None]] = {}
+    """Each edit once, and one `with` for all contexts of blocks that begin in one place.
+
+    Where one of them takes only a part of the statement below it, that is what all were tried with.
+    """
+    plain: dict[TextEdit, None] = {}
+    blocks: dict[TextEdit, None] = {}
+    contexts: defaultdict[int, dict[str, None]] = defaultdict(dict)
     for edit in edits:
-        bare = TextEdit(edit.begin, edit.end, edit.text)
-        contexts.setdefault(bare, {}).update({edit.context: None} if edit.context else {})
-    return [
-        TextEdit(one.begin, one.end, f"with {', '.join(given)}:{one.text}") if given else one
-        for one, given in contexts.items()
-    ]
+        if edit.context:
+            contexts[edit.begin][edit.context] = None
+        (blocks if edit.context else plain)[TextEdit(edit.begin, edit.end, edit.text)] = None
+    parting = {one.begin for one in blocks if one.end > one.begin}
+    kept = (one for one in blocks if one.end > one.begin or one.begin not in parting)
+    said = {at: ", ".join(given) for at, given in contexts.items()}
+    return [*plain, *(TextEdit(one.begin, one.end, f"with {said[one.begin]}:{one.text}") for one in kept)]
 
 
 def _binds_torch(node: ast.AST) -> bool:

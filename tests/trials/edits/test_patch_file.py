@@ -224,8 +224,10 @@ LAST = "contiguous(memory_format=torch.channels_last)"
          f"with {CPU}:\n    output = model(\n            x.to(device, non_blocking=True).{LAST},\n        )\nloss = criterion(\n    output.float(), y)"),
         ("out = model(x.to(device))",
          f"with {CPU}, torch.no_grad():\n    out = model(x.to(device, non_blocking=True).{LAST}).float()"),
+        ("out = criterion(model(x.to(device)), y).item()",
+         f"with {CPU}, torch.no_grad():\n    output = model(x.to(device, non_blocking=True).{LAST})\nout = criterion(output.float(), y).item()"),
     ],
-    ids=["taken-out", "over-lines", "below-one-with"],
+    ids=["taken-out", "over-lines", "below-one-with", "parted-below-one-with"],
 )  # fmt: skip
 def test_changes_inside_and_around_a_call_are_all_written(before: str, after: str, tmp_path: Path) -> None:
     file = tmp_path / "train.py"
