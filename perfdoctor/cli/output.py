@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, TextIO
 from perfdoctor.errors import PerfdoctorError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from perfdoctor.render.page import Page
 
 DEFAULT_COLUMNS = 80
@@ -37,14 +39,24 @@ def emit(text: str, stream: TextIO | None) -> bool:
 
     Raises PerfdoctorError where stdout has no room: half a document must not pass for a whole one.
     """
-    if stream is None:
-        return False
-    if "utf" not in (stream.encoding or "").lower():
+    if stream is not None and "utf" not in (stream.encoding or "").lower():
         from perfdoctor.render.text import ASCII
 
         text = text.translate(ASCII)
+    return _written(stream, lambda open_stream: open_stream.write(text))
+
+
+def emit_as_it_is(text: str, stream: TextIO | None) -> bool:
+    """Write `text` as UTF-8, whatever the stream's own encoding is. Else as `emit`."""
+    return _written(stream, lambda open_stream: open_stream.buffer.write(text.encode()))
+
+
+def _written(stream: TextIO | None, write: Callable[[TextIO], object]) -> bool:
+    if stream is None:
+        return False
     try:
-        stream.write(text)
+        stream.flush()
+        write(stream)
         stream.flush()
     except (OSError, ValueError) as error:
         _silence(stream)

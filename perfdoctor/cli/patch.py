@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -34,7 +35,7 @@ def patch(
     _tell(meant, result, found)
     if not found.diff:
         raise typer.Exit(1)
-    output.emit(found.diff, sys.stdout)
+    output.emit_as_it_is(found.diff, sys.stdout)  # the files' own letters, whatever a terminal can spell
 
 
 def _proved(trial: Trial) -> VariantResult:
@@ -62,8 +63,9 @@ def _tell(trial: Trial, result: VariantResult, found: PatchFile) -> None:
     newer = newer_files(trial, found)
     if newer:
         output.say(f"changed since the trial: {', '.join(newer)}", "look at the diff before you apply it")
-    if found.diff and sys.stdout is not None and sys.stdout.isatty():
-        again = f"perfdoctor patch {shlex.quote(trial.path)} | git apply"
+    elsewhere = found.folder != os.getcwd()  # then a pipe to `git apply` from here would not find the files
+    if found.diff and sys.stdout is not None and (sys.stdout.isatty() or elsewhere):
+        again = f"perfdoctor patch {shlex.quote(os.path.abspath(trial.path))} | git apply"
         output.say("to apply it", f"cd {shlex.quote(found.folder)} && {again}")
     if not found.diff:
         output.say("nothing of it can be written as a diff")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,3 +72,18 @@ def test_without_a_trial(folder, perfdoctor):
     found = perfdoctor("patch")
     assert found.returncode != 0
     assert "no trials yet" in found.stderr
+
+
+def test_where_the_diff_is_not_of_this_folder_it_says_where_to_apply_it(folder, faster, perfdoctor):
+    path = keep(folder, faster)
+    assert "to apply it" not in perfdoctor("patch").stderr
+    (folder / "elsewhere").mkdir()
+    found = perfdoctor("patch", str(path), cwd=folder / "elsewhere")
+    assert f"to apply it\n  cd {folder.resolve()} && perfdoctor patch {path} | git apply\n" in found.stderr
+
+
+def test_a_diff_holds_the_files_own_letters_whatever_stdout_can_spell(folder, faster, perfdoctor):
+    keep(folder, faster)
+    (folder / "train.py").write_text(SCRIPT + "name = 'é ×'\n", encoding="utf-8")
+    found = perfdoctor("patch", env={**os.environ, "PYTHONIOENCODING": "latin-1"}, encoding="utf-8")
+    assert " name = 'é ×'\n" in found.stdout

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from perfdoctor.model.dataclass import dataclass
@@ -104,11 +104,11 @@ def _set(script: ScriptText, call: ast.Call, asked: Asked) -> Written:
         return _value(script, call.args[wanted.place], asked)
     if packed or starred:
         return _in_packed(script, call, packed, asked)
-    return _here(added(script, call, f"{name}={value!r}"))
+    return _here(*added(script, call, f"{name}={value!r}"))
 
 
-def _here(edit: TextEdit) -> Written:
-    return Written((edit,), frozenset())
+def _here(*edits: TextEdit) -> Written:
+    return Written(edits, frozenset())
 
 
 def _check(
@@ -140,24 +140,35 @@ def _value(script: ScriptText, node: ast.expr, asked: Asked) -> Written:
         return _here(TextEdit(script.begin(node), script.end(node), repr(asked.value)))
     option, lines = read
     default = options.default(option, asked.value, asked.typed)
+    allowed = options.choices(script, option, asked.value)
     if default is not None:
-        return Written((TextEdit(script.begin(default), script.end(default), repr(asked.value)),), lines)
-    return Written((added(script, option, f"default={asked.value!r}"),), lines)
+        edits = [TextEdit(script.begin(default), script.end(default), repr(asked.value))]
+    else:
+        edits = added(script, option, f"default={asked.value!r}")
+    return Written((*allowed, *edits), lines)
 
 
 # ---------------------------------------------------------------- arguments that are packed out
 
 
 def _in_packed(script: ScriptText, call: ast.Call, packed: Sequence[ast.expr], asked: Asked) -> Written:
-    """The value in the one dictionary of literals that holds it, and that nothing else is done with."""
-    scope = script.scope(call.lineno)
-    found = [
-        (value, lines)
-        for each in packed
-        if isinstance(each, ast.Name)
-        for made, lines in _made(scope, each.id, asked.lines)
-        for value in _held(script, made, asked.name)
-    ]
+    """The value in the one dictionary of literals that holds it, and that nothing else is done with.
+
+    Where dictionaries of literals are all that is packed out, and none holds it, it is a further argument.
+    """
+    scope, names = script.scope(call.lineno), {asked.name, *asked.wanted.instead_of}
+    starred = any(isinstance(each, ast.Starred) for each in call.args)
+    found: list[tuple[ast.expr, frozenset[int]]] = []
+    is_whole = not starred
+    for each in packed:
+        made, lines = _made(scope, each, asked.lines)
+        held = [_held(script, part) for part in made]
+        values = [value for one in held for key, value in one or () if key in names]
+        is_whole = is_whole and bool(held) and None not in held and not values
+        if lines is not None and len(made) == 1:
+            found += [(value, lines) for key, value in held[0] or () if key == asked.name]
+    if is_whole:
+        return _here(*added(script, call, f"{asked.name}={asked.value!r}"))
     if len(found) != 1:
         raise ByHand(
             f"line {call.lineno} hands on arguments from elsewhere: set {asked.name}={asked.value!r} there"
@@ -166,49 +177,63 @@ def _in_packed(script: ScriptText, call: ast.Call, packed: Sequence[ast.expr], a
     return Written((TextEdit(script.begin(value), script.end(value), repr(asked.value)),), lines)
 
 
-def _made(scope: ast.AST, name: str, lines: Collection[int]) -> Iterator[tuple[ast.expr, frozenset[int]]]:
-    """What a name of a scope is, where it is set once and then only packed out in calls of these lines."""
+def _made(
+    scope: ast.AST, given: ast.expr, lines: Collection[int]
+) -> tuple[list[ast.expr], frozenset[int] | None]:
+    """What may be packed out: a value, or those of a name of a scope that is set once and only packed out.
+
+    And those of the lines whose calls it is packed out in; None where others pack it out, too.
+    """
+    if not isinstance(given, ast.Name):
+        return _either(given), frozenset()
     inside = list(ast.walk(scope))
     made = [
         node.value
         for node in inside
         if isinstance(node, ast.Assign)
-        and any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
+        and all(isinstance(target, ast.Name) and target.id == given.id for target in node.targets)
     ]
     packed = [
         call
         for call in inside
         if isinstance(call, ast.Call)
         for keyword in call.keywords
-        if keyword.arg is None and isinstance(keyword.value, ast.Name) and keyword.value.id == name
+        if keyword.arg is None and isinstance(keyword.value, ast.Name) and keyword.value.id == given.id
     ]
     told = [{line for line in lines if holds(call, line)} for call in packed]
-    uses = sum(isinstance(node, ast.Name) and node.id == name for node in inside)
-    if len(made) == 1 and all(told) and uses == 1 + len(packed):
-        yield made[0], frozenset().union(*told)
+    uses = sum(isinstance(node, ast.Name) and node.id == given.id for node in inside)
+    if len(made) != 1 or uses != 1 + len(packed):
+        return [], None
+    return _either(made[0]), frozenset().union(*told) if all(told) else None
 
 
-def _held(script: ScriptText, node: ast.expr, name: str) -> Iterator[ast.expr]:
-    """The values of a key in `{"name": value}` and `dict(name=value)`, into which no other is packed."""
-    if isinstance(node, ast.Dict) and None not in node.keys:
-        for key, value in zip(node.keys, node.values, strict=True):
-            if isinstance(key, ast.Constant) and key.value == name:
-                yield value
-    elif isinstance(node, ast.Call) and script.name(node.func) == "dict" and not node.args:
-        whole = all(keyword.arg is not None for keyword in node.keywords)
-        yield from (keyword.value for keyword in node.keywords if whole and keyword.arg == name)
+def _either(node: ast.expr) -> list[ast.expr]:
+    """The values that an expression may have: two for `a if condition else b`."""
+    return [*_either(node.body), *_either(node.orelse)] if isinstance(node, ast.IfExp) else [node]
+
+
+def _held(script: ScriptText, node: ast.expr) -> list[tuple[str, ast.expr]] | None:
+    """Keys and values of `{"name": value}` and `dict(name=value)`; None where others may be in it."""
+    if isinstance(node, ast.Dict):
+        keys = [each.value if isinstance(each, ast.Constant) else None for each in node.keys]
+        pairs = [(key, value) for key, value in zip(keys, node.values, strict=True) if isinstance(key, str)]
+        return pairs if len(pairs) == len(keys) else None
+    if isinstance(node, ast.Call) and script.name(node.func) == "dict" and not node.args:
+        named = [(keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg is not None]
+        return named if len(named) == len(node.keywords) else None
+    return None
 
 
 # ---------------------------------------------------------------- further arguments
 
 
-def added(script: ScriptText, call: ast.Call, text: str) -> TextEdit:
-    """A further argument, in a line of its own where the last one has one."""
+def added(script: ScriptText, call: ast.Call, text: str) -> list[TextEdit]:
+    """The edits for a further argument, in a line of its own where the last one has one."""
     last = script.last_token(call)
     end = script.place(last.end)
     parts: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     if not parts:
-        return TextEdit(end, end, f"{text}, ")
+        return [TextEdit(end, end, f"{text}, ")]
     final = max(parts, key=script.end)
     indent = script.indent(final.lineno)
     comma = last.string == ","
@@ -219,9 +244,10 @@ def added(script: ScriptText, call: ast.Call, text: str) -> TextEdit:
     )
     if not own_line:
         behind = script.place(last.start) if comma else end
-        return TextEdit(behind, behind, f", {text}")
-    inserted = f"{script.newline}{indent}{text}"
-    if not comma:
-        return TextEdit(end, end, f",{inserted}")
-    behind = script.line_end(last.end[0])  # and behind what is said of the last one
-    return TextEdit(behind, behind, f"{inserted},")
+        return [TextEdit(behind, behind, f", {text}")]
+    inserted, behind = f"{script.newline}{indent}{text}", script.line_end(last.end[0])
+    if not comma and (script.says_more(end) or not script.text[end:behind].strip()):
+        return [TextEdit(end, end, f",{inserted}")]
+    # Behind what is said of the last one; of several, each ends in a comma.
+    ended = [] if comma else [TextEdit(end, end, ",")]
+    return [*ended, TextEdit(behind, behind, f"{inserted},")]

@@ -10,7 +10,7 @@ from perfdoctor.trials.edits.bindings import Target
 from perfdoctor.trials.edits.made import made_by
 from perfdoctor.trials.edits.models import AS_EVER, called_at, is_set
 from perfdoctor.trials.edits.script_text import ByHand, ScriptText, TextEdit
-from perfdoctor.trials.edits.statements import indented, simple_statement
+from perfdoctor.trials.edits.statements import further_in, indented, simple_statement
 
 RESULTS = ("output", "outputs", "model_output", "predicted")  # names for what a model returns
 # What comes before a call in a statement may stand behind it if it is one of these, made of these.
@@ -31,8 +31,7 @@ def under(script: ScriptText, line: int, kind: str, context: str) -> list[TextEd
     stays as it is. Raises ByHand.
     """
     below = f"put the call of {kind} below `with {context}:`"
-    if not script.knows_torch:
-        raise ByHand(f"{script.path.name} does not begin with `import torch`: {below}")
+    script.check_torch(line, below)
     if any(_is_lightnings(script, call) for call in script.calls(line)):
         raise ByHand(f"line {line} is in a {OF_LIGHTNING}: give its Trainer precision='bf16-mixed'")
     call = called_at(script, line, kind)
@@ -106,16 +105,17 @@ def _taken_out(script: ScriptText, statement: ast.stmt, call: ast.Call, context:
     free = (each for each in RESULTS if not (script.defines(each) or script.is_imported(each)))
     name = next((each for each in free if each not in used), None)
     first, last = statement.lineno, statement.end_lineno or statement.lineno
-    begin, end, indent = script.begin(call), script.end(call), script.indent(first)
-    lines = script.text[begin:end].splitlines(keepends=True)
-    parted = "(" not in lines[0]  # the name of the model alone, which a statement of its own would end
+    begin, end, start = script.begin(call), script.end(call), script.begin(statement)
+    parted = "(" not in script.text[begin:end].partition("\n")[0]  # its name alone, which would end there
     if name is None or parted or not script.is_alone(statement) or script.spans_lines(first, last):
         raise ByHand(f"line {first} cannot be parted: {below}")
-    step = script.step(first)
-    said = lines[0] + "".join(step + line if line.strip() else line for line in lines[1:])
-    head = f"{indent}with {context}:{script.newline}{indent}{step}{name} = {said}{script.newline}"
-    before = script.begin_of_line(first)
-    return [TextEdit(before, before, head), TextEdit(begin, end, f"{name}.float()")]
+    # The call stays where it is, for other changes inside it, and what stands before it goes behind it.
+    line = script.newline + script.indent(first)
+    return [
+        TextEdit(start, begin, f"{line}{script.step(first)}{name} = ", context),
+        *further_in(script, call.lineno, call.end_lineno or call.lineno),
+        TextEdit(end, end, f"{line}{script.text[start:begin]}{name}.float()"),
+    ]
 
 
 def _comes_first(outer: ast.AST, inner: ast.AST, of_model: str) -> bool:

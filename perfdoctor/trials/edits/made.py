@@ -50,6 +50,7 @@ class Made:
     statement: ast.stmt | None  # None: it is made where it is handed to a function
     kind: str | None = None
     is_sure: bool = False  # the kind is a class of the file's or of torch's, and no function with a capital
+    by: ast.Call | None = None  # of a function of another file, which makes it
 
 
 def made_by(script: ScriptText, node: ast.expr, use: ast.AST, left: int = FARTHEST) -> Made | None:
@@ -263,7 +264,7 @@ def _instance(
         return Made(name, statement, kind, is_sure=kind is not None)
     if called[:1].isupper() and script.is_imported(base_name(value.func) or ""):
         return Made(name, statement, called, is_sure=script.is_torchs(value.func))
-    return Made(name, statement)
+    return Made(name, statement, by=value if script.is_imported(base_name(value.func) or "") else None)
 
 
 def _returned(script: ScriptText, function: Function, left: int) -> str | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+from dataclasses import replace
 
 from perfdoctor.facts.user_source.origins import base_name
 from perfdoctor.facts.user_source.parse import names_in
 from perfdoctor.trials.edits.bindings import Target, bound_in
-from perfdoctor.trials.edits.made import WRAPPED, made_at, made_by, names_its_class
+from perfdoctor.trials.edits.made import WRAPPED, Made, made_at, made_by, names_its_class
 from perfdoctor.trials.edits.script_text import ByHand, ScriptText, TextEdit
 from perfdoctor.tweaks import OfArgument
 
@@ -32,6 +33,8 @@ METHODS = AS_EVER | frozenset(
 MODELS = frozenset(
     "model net network student teacher encoder decoder generator discriminator actor critic".split()
 )
+# Models of torch's own that a function of another file may make.
+TORCHS_OWN = frozenset("Sequential Transformer TransformerEncoder LSTM GRU RNN Linear".split())
 NAMES = ("model", "net", "module")  # for one that a function returns as it makes it
 MEASURES = re.compile("loss|criterion|metric", re.IGNORECASE)
 OF_TORCH = "Module"
@@ -41,8 +44,8 @@ TORCHS = "torch."  # in what is written, where the file needs that name
 def called_at(script: ScriptText, line: int, kind: str) -> ast.Call:
     """The call at a line of a model whose class is called `kind`. Raises ByHand where it may be another.
 
-    It is known by the statement that makes it; or, where a function of another file does, by its name, if the
-    line calls nothing else that may be one.
+    It is known by the statement that makes it; or, where the file does not show that, by its name, if it is
+    the only one that the line calls.
     """
     certain: list[ast.Call] = []
     named: list[ast.Call] = []
@@ -53,7 +56,7 @@ def called_at(script: ScriptText, line: int, kind: str) -> ast.Call:
         made = made_by(script, call.func, call)
         if made is not None and made.kind == kind:
             certain.append(call)
-        elif isinstance(call.func, Target) and made is not None and made.kind is None:
+        elif isinstance(call.func, Target) and (made is None or made.kind is None):
             (named if script.name(call.func) in MODELS else others).append(call)
         elif made is None or not made.is_sure:
             others.append(call)
@@ -110,8 +113,8 @@ def on_argument(script: ScriptText, line: int, what: str, text: str) -> list[Tex
     """
     argument, kind = OfArgument.PLACE.fullmatch(what).groups()  # type: ignore[union-attr]
     method = f"add .{text} to {what}"
-    if TORCHS in text and not script.knows_torch:
-        raise ByHand(f"{script.path.name} does not begin with `import torch`: {method}")
+    if TORCHS in text:
+        script.check_torch(line, method)
     call = called_at(script, line, kind)
     if argument.isdigit():
         given = call.args[: int(argument)]
@@ -138,17 +141,20 @@ def behind_making(script: ScriptText, line: int, kind: str, text: str) -> list[T
     """
     name = text.partition("(")[0]
     method = f"add {kind.lower()}.{text} behind what makes it"
-    if TORCHS in text and not script.knows_torch:
-        raise ByHand(f"{script.path.name} does not begin with `import torch`: {method}")
+    if TORCHS in text:
+        script.check_torch(line, method)
     made = made_at(script, line, kind)
     if made is None and not names_its_class(script, line, kind):
         call = called_at(script, line, kind)
         made = made_by(script, call.func, call)
+        if made is not None and made.kind is None and _is_of_a_library(made):
+            made = replace(made, kind=kind)
     if made is None or made.statement is None or made.kind != kind:
         raise ByHand(f"no single statement of {script.path.name} makes what line {line} calls: {method}")
     if script.defines(kind) and _has_own(script, kind, name):
         raise ByHand(f"{kind} may have its own {name}(): {method}")
-    if name == "compile" and script.is_torchs_name(kind) and not script.defines(kind):  # pytorch#150915
+    is_torchs = script.is_torchs_name(kind) or (made.by is not None and kind in TORCHS_OWN)
+    if name == "compile" and is_torchs and not script.defines(kind):  # pytorch#150915
         raise ByHand(f"{name}() of torch's own {kind} does nothing")
     if name == "compile" and script.defines(kind) and not _has_own(script, kind, "forward"):
         raise ByHand(f"{name}() of a class with torch's own forward() does nothing: {kind}")
@@ -171,6 +177,14 @@ def behind_making(script: ScriptText, line: int, kind: str, text: str) -> list[T
         TextEdit(begin, begin + len("return"), f"{free} ="),
         TextEdit(end, end, f"{next_line}{free}.{text}{next_line}return {free}"),
     ]
+
+
+def _is_of_a_library(made: Made) -> bool:
+    """Whether a function of another file makes it, and wraps no other model."""
+    by = made.by
+    given = (part for each in (*by.args, *by.keywords) for part in ast.walk(each)) if by is not None else ()
+    names = {ast.unparse(part).removeprefix("self.") for part in given if isinstance(part, Target)}
+    return by is not None and names.isdisjoint(MODELS)
 
 
 def _has_own(script: ScriptText, kind: str, name: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from perfdoctor.facts.user_source.parse import Function
-from perfdoctor.trials.edits.script_text import ByHand, ScriptText, holds
+from perfdoctor.trials.edits.script_text import ByHand, ScriptText, TextEdit, holds
 
 NO_VALUE = frozenset(("store_true", "store_false", "store_const", "count", "append", "append_const"))
 
@@ -48,9 +48,24 @@ def default(option: ast.Call, value: Any, typed: Sequence[str]) -> ast.expr | No
     action = keywords.get("action")
     if action is not None and not (isinstance(action, ast.Constant) and action.value not in NO_VALUE):
         raise ByHand(f"an option of the script sets it: {flags[-1]}")
-    if "required" in keywords or any(_gives(word, flags) for word in typed):
+    required = keywords.get("required")
+    is_free = required is None or (isinstance(required, ast.Constant) and not required.value)
+    if not is_free or any(_gives(word, flags) for word in typed):
         raise ByHand(f"the command sets it: type {flags[-1]} {value} there")
     return keywords.get("default")
+
+
+def choices(script: ScriptText, option: ast.Call, value: Any) -> list[TextEdit]:
+    """The edits by which the option may have a value, where it lists those that it may. Raises ByHand."""
+    listed = next((keyword.value for keyword in option.keywords if keyword.arg == "choices"), None)
+    parts = listed.elts if isinstance(listed, ast.List | ast.Tuple | ast.Set) else []
+    known = [each.value for each in parts if isinstance(each, ast.Constant)]
+    if listed is None or value in known:
+        return []
+    if not known or len(known) < len(parts):
+        raise ByHand(f"line {option.lineno} may not allow the value {value!r}")
+    end = script.end(parts[-1])
+    return [TextEdit(end, end, f", {value!r}")]
 
 
 def _gives(word: str, flags: Sequence[str]) -> bool:

@@ -19,12 +19,15 @@ from perfdoctor.trials.settings import tweak_catalogue
 from perfdoctor.tweaks import Argument, Around, Autocast, Method, OfArgument, Statement
 
 TOGETHER = "it goes with another change of this line"
+LEFT_ALONE = "it makes one that was left alone, too"
+ALREADY = "already"
 NO_NEWLINE = "\\ No newline at end of file\n"
 # What starts a module in place of `python -m`, and is given the script itself.
 LAUNCHERS = frozenset(("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"))
 
 Way = Argument | Around | Autocast | Method | OfArgument | Statement  # to write a change
 AtLine = Argument | Around | Autocast | Method | OfArgument
+ActsOn = tuple[str, int, tuple[str, ...]]  # a file, its line, and the tweak or the calls that it is about
 
 
 @dataclass(frozen=True)
@@ -57,12 +60,16 @@ class _PlaceEdits:
     place: Place
     file: str
     written: Written
+    way: Way
 
     @property
-    def lines(self) -> set[tuple[str, int]]:
-        """Files and lines that it acts on."""
+    def acts_on(self) -> set[ActsOn]:
+        """What it acts on."""
         at = self.place.at
-        return {(at.file, line) for line in {at.line, *self.written.lines}} if at is not None else set()
+        if at is None:
+            return set()
+        kinds = _kinds(self.setting.tweak, (self.way,))
+        return {(at.file, line, kind) for line in (at.line, *self.written.lines) for kind in kinds}
 
 
 def of_variant(trial: Trial, result: VariantResult) -> PatchFile:
@@ -92,12 +99,12 @@ class _Draft:
         self.scripts: dict[str, ScriptText] = {}
         self.changes: list[_PlaceEdits] = []
         self.by_hand: list[LeftToHand] = []
-        # Lines of which one change is left to a person, or that made something which was left alone, too.
-        self.refused = {
-            (place.at.file, place.at.line): f"it makes one that was left alone, too: {place.because}"
+        # What is left to a person, or was left alone by the same tweak; what is already so may become so.
+        self.refused: dict[ActsOn, str] = {
+            (place.at.file, place.at.line, (place.tweak,)): f"{LEFT_ALONE}: {place.because}"
             for execution in result.executions
             for place in execution.left_alone
-            if place.at is not None
+            if place.at is not None and ALREADY not in (place.because or "").split()
         }
 
     def add(self, setting: Setting) -> None:
@@ -110,7 +117,7 @@ class _Draft:
                     raise ByHand(f"see: perfdoctor try --list {setting.words[0]}")
                 self.changes.append(self._place_edits(setting, place, fitting))
             except ByHand as reason:
-                self._leave(setting, place, str(reason))
+                self._leave(setting, place, str(reason), fitting)
 
     def _needed(self, places: Sequence[Place], ways: Sequence[Way]) -> Sequence[Place]:
         """Without what no line asked for, where a line of the script sets the same once and for all."""
@@ -120,9 +127,10 @@ class _Draft:
         for_all = any(at.function == "<module>" for at in lines)
         return [place for place in places if place.at is not None] if for_all else places
 
-    def _leave(self, setting: Setting, place: Place, because: str) -> None:
+    def _leave(self, setting: Setting, place: Place, because: str, ways: Sequence[Way]) -> None:
         if place.at is not None:
-            self.refused.setdefault((place.at.file, place.at.line), TOGETHER)
+            for kind in _kinds(setting.tweak, ways):
+                self.refused.setdefault((place.at.file, place.at.line, kind), TOGETHER)
         self.by_hand.append(LeftToHand(setting.tweak, _said(place), because))
 
     def _place_edits(self, setting: Setting, place: Place, ways: Sequence[Way]) -> _PlaceEdits:
@@ -133,7 +141,7 @@ class _Draft:
                 if isinstance(way, Statement) and (place.at is None or len(ways) == 1):
                     file = _main(self.trial)
                     edits = statements.behind_imports(self._script(file), way, place.now)
-                    return _PlaceEdits(setting, place, file, Written(tuple(edits), frozenset()))
+                    return _PlaceEdits(setting, place, file, Written(tuple(edits), frozenset()), way)
                 if place.at is not None and not isinstance(way, Statement):
                     return self._at_line(setting, place, place.at, way)
             except ByHand as because:
@@ -152,13 +160,13 @@ class _Draft:
                 edits = models.on_argument(script, at.line, place.what, way.text)
             else:
                 edits = models.behind_making(script, at.line, place.what, way.text)
-            return _PlaceEdits(setting, place, file, Written(tuple(edits), frozenset()))
+            return _PlaceEdits(setting, place, file, Written(tuple(edits), frozenset()), way)
         places = _places(self.result, setting)
         lines = [each.at.line for each in places if each.at is not None and each.at.file == at.file]
         if len({repr(each.now) for each in places if each.at == at and each.what == place.what}) > 1:
             raise ByHand("it did not become the same each time")
         asked = arguments.Asked(way, place.now, self.trial.command, lines)
-        return _PlaceEdits(setting, place, file, arguments.set_at(script, at.line, asked))
+        return _PlaceEdits(setting, place, file, arguments.set_at(script, at.line, asked), way)
 
     def _script(self, file: str) -> ScriptText:
         if file not in self.scripts:
@@ -166,7 +174,7 @@ class _Draft:
         return self.scripts[file]
 
     def patch_file(self) -> PatchFile:
-        """All that can be written: of the lines that changes act on, every change or none."""
+        """All that can be written: of a tweak's changes of a line, and of a call's arguments, all or none."""
         while True:
             edits: dict[str, list[TextEdit]] = defaultdict(list)
             refused = next((one for one in self.changes if not self._adds(one, edits)), None)
@@ -181,16 +189,21 @@ class _Draft:
 
     def _adds(self, one: _PlaceEdits, edits: dict[str, list[TextEdit]]) -> bool:
         """Whether a change can be made beside those before it; what cannot is left to a person."""
-        because = next((self.refused[line] for line in sorted(one.lines) if line in self.refused), None)
+        because = next((self.refused[each] for each in sorted(one.acts_on) if each in self.refused), None)
         try:
             if because is not None:
                 raise ByHand(because)
             self.scripts[one.file].edited([*edits[one.file], *one.written.edits])
         except ByHand as reason:
-            self._leave(one.setting, one.place, str(reason))
+            self._leave(one.setting, one.place, str(reason), (one.way,))
             return False
         edits[one.file] += one.written.edits
         return True
+
+
+def _kinds(tweak: str, ways: Sequence[Way]) -> set[tuple[str, ...]]:
+    """The changes of a line that go together: a tweak's own, and those of the arguments of the same calls."""
+    return {(tweak,), *(way.calls for way in ways if isinstance(way, Argument) and way.calls)}
 
 
 def _places(result: VariantResult, setting: Setting) -> list[Place]:

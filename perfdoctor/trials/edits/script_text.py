@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
@@ -22,11 +23,15 @@ class ByHand(Exception):
 
 @dataclass(frozen=True)
 class TextEdit:
-    """What stands from one character of a file up to another one is replaced."""
+    """What stands from one character of a file up to another one is replaced.
+
+    `context`: the text goes on in a block below a `with` of it, which edits of the same place share.
+    """
 
     begin: int
     end: int
     text: str
+    context: str = ""
 
 
 def holds(node: ast.expr | ast.stmt, line: int) -> bool:
@@ -176,25 +181,34 @@ class ScriptText:
     def _defined(self) -> set[str]:
         return {node.name for node in ast.walk(self.tree) if isinstance(node, Function | ast.ClassDef)}
 
-    @cached_property
-    def knows_torch(self) -> bool:
-        """Whether `torch` is a name by the imports that it begins with, and by nothing else."""
-        imports = (node for node in self._first_imports() if isinstance(node, ast.Import))
-        first = [alias for node in imports for alias in node.names]
-        known = any(alias.name.partition(".")[0] == "torch" and alias.asname is None for alias in first)
-        return known and not any(_binds_torch(node) for node in ast.walk(self.tree) if node not in first)
+    def check_torch(self, line: int, todo: str) -> None:
+        """Raise ByHand, with what is to be done, where `torch` may not be torch at a line."""
+        first = self.imports_of_torch()
+        names = {id(alias) for node in first for alias in node.names}
+        others = (node for node in ast.walk(self.tree) if _binds_torch(node) and id(node) not in names)
+        late = line < first[0].lineno and isinstance(self.scope(line), ast.Module) if first else True
+        if late or any(self._reaches(node, line) for node in others):
+            raise ByHand(f"{self.path.name} does not begin with `import torch`: {todo}")
 
-    def last_import(self) -> ast.Import | ast.ImportFrom | None:
-        """The last of the imports that it begins with."""
-        return max(self._first_imports(), key=lambda node: node.lineno, default=None)
+    def imports_of_torch(self) -> list[ast.Import]:
+        """The statements of the file itself that import it by its name."""
+        imports = (node for node in self.tree.body if isinstance(node, ast.Import))
+        return [node for node in imports if any(map(_binds_torch, node.names))]
 
-    def _first_imports(self) -> Iterator[ast.Import | ast.ImportFrom]:
-        for node in self.tree.body:
-            documents = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    def _reaches(self, node: ast.AST, line: int) -> bool:
+        """Whether what binds a name may do so for a line: it is in no function, or in the line's."""
+        function = next((each for each in self.around(node) if isinstance(each, Function)), None)
+        return function is None or holds(function, line)
+
+    def last_import(self, first: ast.Import) -> ast.stmt:
+        """The last of the imports that follow one at once."""
+        last: ast.stmt = first
+        for node in self.tree.body[self.tree.body.index(first) :]:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
-                yield node
-            elif not documents and not isinstance(node, (ast.Try, ast.If)):  # imports that are tried
-                return
+                last = node
+            elif not isinstance(node, (ast.Try, ast.If)):  # imports that are tried
+                break
+        return last
 
     def begin_of_line(self, line: int) -> int:
         """The place where a line begins."""
@@ -235,7 +249,7 @@ class ScriptText:
     def edited(self, edits: Iterable[TextEdit]) -> str:
         """The text with all edits made. Raises ByHand where it is no Python any more."""
         text, before = self.text, len(self.text) + 1
-        in_order = sorted(dict.fromkeys(edits), key=lambda one: (one.begin, one.end))
+        in_order = sorted(_joined(edits), key=lambda one: (one.begin, one.end))
         for edit in reversed(in_order):  # of those in one place, the first comes first
             if edit.end > before:
                 raise ByHand("two changes meet in one place")
@@ -247,9 +261,29 @@ class ScriptText:
         return text
 
 
+def _joined(edits: Iterable[TextEdit]) -> list[TextEdit]:
+    """Each edit once, and one `with` for all contexts of blocks that begin in one place.
+
+    Where one of them takes only a part of the statement below it, that is what all were tried with.
+    """
+    plain: dict[TextEdit, None] = {}
+    blocks: dict[TextEdit, None] = {}
+    contexts: defaultdict[int, dict[str, None]] = defaultdict(dict)
+    for edit in edits:
+        if edit.context:
+            contexts[edit.begin][edit.context] = None
+        (blocks if edit.context else plain)[TextEdit(edit.begin, edit.end, edit.text)] = None
+    parting = {one.begin for one in blocks if one.end > one.begin}
+    kept = (one for one in blocks if one.end > one.begin or one.begin not in parting)
+    said = {at: ", ".join(given) for at, given in contexts.items()}
+    return [*plain, *(TextEdit(one.begin, one.end, f"with {said[one.begin]}:{one.text}") for one in kept)]
+
+
 def _binds_torch(node: ast.AST) -> bool:
     if isinstance(node, ast.alias):
         return (node.asname or node.name.partition(".")[0]) == "torch"
+    if isinstance(node, ast.Global | ast.Nonlocal):
+        return "torch" in node.names
     if isinstance(node, ast.Name):
         return node.id == "torch" and not isinstance(node.ctx, ast.Load)
     return isinstance(node, ast.arg) and node.arg == "torch"

@@ -78,6 +78,13 @@ def test_a_further_argument_has_a_line_of_its_own_where_the_others_have(tmp_path
     assert changed(tmp_path, before, WORKERS, 4) == textwrap.dedent(after).lstrip("\n")
 
 
+def test_what_is_said_of_the_last_argument_stays_with_it(tmp_path: Path) -> None:
+    before = "loader = DataLoader(  # here\n    data,\n    shuffle=True  # type: ignore[arg-type]\n)\n"
+    assert changed(tmp_path, before, WORKERS, 4) == before.replace(
+        "True  # type: ignore[arg-type]\n", "True,  # type: ignore[arg-type]\n    num_workers=4,\n"
+    )
+
+
 def test_and_none_where_they_share_lines(tmp_path: Path) -> None:
     before = "loader = DataLoader(data, shuffle=True,  # here\n                    drop_last=True)\n"
     after = "loader = DataLoader(data, shuffle=True,  # here\n                    drop_last=True,\n                    num_workers=4)\n"
@@ -113,6 +120,32 @@ def test_a_default_that_the_command_overrides_is_left_to_the_command(tmp_path: P
             changed(tmp_path, before, WORKERS, 4, typed)
 
 
+@pytest.mark.parametrize(
+    ("more", "after"),
+    [
+        ("required=False", "default=4, required=False"),
+        ("choices=[0, 2]", "default=4, choices=[0, 2, 4]"),
+        ("choices=(4, 0)", "default=4, choices=(4, 0)"),
+    ],
+)
+def test_an_option_that_says_more_of_its_value(more: str, after: str, tmp_path: Path) -> None:
+    before = (
+        f"parser.add_argument('--workers', default=0, {more})\nargs = parser.parse_args()\n"
+        "loader = DataLoader(data, num_workers=args.workers)  # here\n"
+    )
+    assert changed(tmp_path, before, WORKERS, 4) == before.replace(f"default=0, {more}", after)
+
+
+@pytest.mark.parametrize("more", ["required=True", "choices=range(3)", "choices=[0, most]"])
+def test_an_option_that_may_not_take_the_value(more: str, tmp_path: Path) -> None:
+    before = (
+        f"parser.add_argument('--workers', default=0, {more})\nargs = parser.parse_args()\n"
+        "loader = DataLoader(data, num_workers=args.workers)  # here\n"
+    )
+    with pytest.raises(ByHand, match=r"type --workers 4 there|may not allow the value 4"):
+        changed(tmp_path, before, WORKERS, 4)
+
+
 def test_a_switch_has_no_default(tmp_path: Path) -> None:
     before = """
         parser.add_argument("--pin", action="store_true")
@@ -130,11 +163,25 @@ def test_arguments_that_are_packed_out_are_changed_where_they_are_packed(made: s
 
 
 def test_packed_arguments_that_do_not_show_what_they_hold(tmp_path: Path) -> None:
-    for made in ("{'shuffle': True}", "load()"):
+    for made in ("load()", "{**rest}", "{key: 1}", "dict(rest)", "{'num_workers': 1} if cuda else {}"):
         with pytest.raises(ByHand, match="set num_workers=4 there"):
             changed(
                 tmp_path, f"settings = {made}\nloader = DataLoader(data, **settings)  # here\n", WORKERS, 4
             )
+
+
+@pytest.mark.parametrize("made", ["{'shuffle': True}", "dict()", "{'pin_memory': True} if cuda else {}"])
+def test_packed_arguments_that_cannot_hold_it_leave_it_to_the_call(made: str, tmp_path: Path) -> None:
+    for text in (
+        f"settings = {made}\nloader = DataLoader(data, **settings)  # here\n",
+        f"loader = DataLoader(data, **({made}))  # here\n",
+    ):
+        assert changed(tmp_path, text, WORKERS, 4) == text.replace(")  # here", ", num_workers=4)  # here")
+
+
+def test_packed_arguments_that_hold_what_excludes_it(tmp_path: Path) -> None:
+    with pytest.raises(ByHand, match="set fused=True there"):
+        changed(tmp_path, "x = Adam(p, **{'foreach': True})  # here\n", UPDATE, "fused")
 
 
 def test_a_trainers_loaders_are_its_arguments(tmp_path: Path) -> None:

@@ -90,6 +90,19 @@ def test_which_of_two_is_the_model_is_known_by_what_callers_hand_in(tmp_path: Pa
         mixed(tmp_path, before + "step(Net(), nn.MSELoss(), 1, 2)\nstep(Net(), Net(), 1, 2)\n")
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        "def epoch(model, x):\n    y = model(x)  # here\n",
+        "class Trainer:\n    def __init__(self, model):\n        self.model = model\n\n    def step(self, x):\n        y = self.model(x)  # here\n",
+        "net = Net()\nif args.compile:\n    net = torch.compile(net)\ny = net(x)  # here\n",
+    ],
+    ids=["handed-in", "kept", "wrapped-on-one-way"],
+)  # fmt: skip
+def test_the_only_call_of_what_is_named_a_model_is_the_models(before: str, tmp_path: Path) -> None:
+    assert ").float()  # here" in mixed(tmp_path, before)
+
+
 def test_a_module_of_lightning_is_told_the_trainers_own_way(tmp_path: Path) -> None:
     before = (
         "class Task(L.LightningModule):\n    def __init__(self):\n        self.net = Net()\n\n"

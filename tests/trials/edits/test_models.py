@@ -46,6 +46,10 @@ TRAIN = "for x in data:\n    loss = criterion(model(x), x)  # here\n"
             "model, loader = accelerator.prepare(model, loader)\n" + TRAIN,
             "model = Net()",
         ),
+        (
+            "import timm\nmodel = timm.create_model(args.model, pretrained=True).to(device)\n" + TRAIN,
+            "model = timm.create_model(args.model, pretrained=True).to(device)",
+        ),
         ("for fold in range(5):\n    model = Net()\n" + textwrap.indent(TRAIN, "    "), "    model = Net()"),
     ],
 )
@@ -88,6 +92,7 @@ def test_a_model_that_an_object_keeps(tmp_path: Path) -> None:
         ("if large:\n    model = Net()\nelse:\n    model = Net(1)\n" + TRAIN, NOT_SHOWN),
         ("model = Net()\nif cuda:\n    model = nn.DataParallel(model)\n" + TRAIN, NOT_SHOWN),
         ("model, optimizer = build(Net(), 1)\n" + TRAIN, NOT_SHOWN),
+        ("from lib import wrap\nnet = Net()\nmodel = wrap(net)\n" + TRAIN, NOT_SHOWN),
         ("model = Net()\nfor x in data:\n    y = model(x)  # here\n    model = Net()\n", NOT_SHOWN),
         ("with open(1) as model:\n    " + TRAIN.replace("\n", "\n    "), NOT_SHOWN),
         ("def fit(model, x):\n    model(x)  # here\n\nfit(Net(), 1)\nfit(Net(), 2)\n", NOT_SHOWN),
@@ -200,8 +205,9 @@ def test_one_of_another_file_is_known_by_its_name_where_nothing_else_may_be_one(
 
 def test_torchs_own_containers_stay_as_they_are(tmp_path: Path) -> None:
     # `compile()` of theirs does nothing: pytorch#150915
-    with pytest.raises(ByHand, match="of torch's own Sequential does nothing"):
-        compiled(tmp_path, "model = nn.Sequential(nn.Linear(1, 1))\n" + TRAIN, "Sequential")
+    for made in ("model = nn.Sequential(nn.Linear(1, 1))\n", "from lib import build\nmodel = build(1)\n"):
+        with pytest.raises(ByHand, match="of torch's own Sequential does nothing"):
+            compiled(tmp_path, made + TRAIN, "Sequential")
 
 
 def test_a_class_of_another_file(tmp_path: Path) -> None:

@@ -189,6 +189,67 @@ def test_of_a_line_every_change_is_written_or_none(tmp_path: Path) -> None:
     assert "-x" not in found.diff
 
 
+def test_what_another_tweak_left_alone_or_cannot_write_hinders_none(tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(
+        "import torch\nfrom nets import Net\n\nx = DataLoader(d, pin_memory=True)\nloss = criterion(Net()(x), y)\n"
+        "model = Net()\nif late:\n    model = Net(2)\nout = model(x)\n"
+    )
+    compiled = Setting("compile", ("--compile",), {}, ROUNDING)
+    done = (
+        place("workers", "DataLoader num_workers", file, 4, 2),
+        place("compile", "Net", file, 9, "compiled (default)"),
+        place("amp", "Net", file, 9, "bfloat16 on cpu"),
+    )
+    left = replace(place("pin-memory", "DataLoader", file, 4, None), because="it is no tensor")
+    same = replace(place("workers", "DataLoader", file, 4, None), because="num_workers is already 2")
+    executions = (trial_results.execution(applied=done, left_alone=(left, same)),)
+    result = replace(faster(WORKERS, compiled, AMP, applied=done), executions=executions)
+    found = of_variant(a_trial(tmp_path, result), result)
+    assert "+x = DataLoader(d, pin_memory=True, num_workers=2)" in found.diff
+    assert "+    out = model(x).float()" in found.diff
+    assert [(each.tweak, each.because[:19]) for each in found.by_hand] == [("compile", "no single statement")]
+
+
+CPU = 'torch.autocast("cpu", dtype=torch.bfloat16)'
+LAST = "contiguous(memory_format=torch.channels_last)"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("loss = criterion(model(x.to(device)), y)",
+         f"with {CPU}:\n    output = model(x.to(device, non_blocking=True).{LAST})\nloss = criterion(output.float(), y)"),
+        ("loss = criterion(\n    model(\n        x.to(device),\n    ), y)",
+         f"with {CPU}:\n    output = model(\n            x.to(device, non_blocking=True).{LAST},\n        )\nloss = criterion(\n    output.float(), y)"),
+        ("out = model(x.to(device))",
+         f"with {CPU}, torch.no_grad():\n    out = model(x.to(device, non_blocking=True).{LAST}).float()"),
+        ("out = criterion(model(x.to(device)), y).item()",
+         f"with {CPU}, torch.no_grad():\n    output = model(x.to(device, non_blocking=True).{LAST})\nout = criterion(output.float(), y).item()"),
+    ],
+    ids=["taken-out", "over-lines", "below-one-with", "parted-below-one-with"],
+)  # fmt: skip
+def test_changes_inside_and_around_a_call_are_all_written(before: str, after: str, tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    start = "import torch\nfrom nets import Net\n\nmodel = Net()\nmodel.eval()\n"
+    file.write_text(f"{start}{before}\n")
+    line = 6 + before[: before.index("x.to")].count("\n")
+    told = [
+        place("amp", "Net", file, line, "bfloat16 on cpu"),
+        place("channels-last", "argument 1 of Net", file, line, "NHWC"),
+        place("non-blocking", "copy to the device non_blocking", file, line, True),
+        place("no-grad-eval", "passes in eval mode recording gradients", file, line, False),
+    ]
+    if "out =" not in before:
+        told.pop()
+    settings = (Setting(each.tweak, (f"--{each.tweak}",), {}, BITWISE) for each in told)
+    result = faster(*settings, applied=tuple(told))
+    found = of_variant(a_trial(tmp_path, result), result)
+    assert found.by_hand == ()
+    added = [said[1:] for said in found.diff.splitlines() if said[:1] in "+ " and said[:3] != "+++"]
+    assert "\n".join(added).endswith(f"model.eval()\n{after}")
+
+
 def test_one_change_that_breaks_the_file_does_not_take_the_others_along(tmp_path: Path) -> None:
     file = tmp_path / "train.py"
     file.write_text("x = DataLoader(d, num_workers=0)\nlog(DataLoader(d, num_workers=0))\n")

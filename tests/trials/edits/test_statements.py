@@ -29,6 +29,10 @@ def written(tmp_path: Path, text: str) -> str:
         ("import torch\ntry:\n    import apex\nexcept ImportError:\n    apex = None\nimport os\n\nx = 1\nimport sys\n",
          f"import torch\ntry:\n    import apex\nexcept ImportError:\n    apex = None\nimport os\n\n{ADDED}\n\nx = 1\nimport sys\n"),
         ("import torch", f"import torch\n\n{ADDED}"),
+        ("import os\nos.environ['A'] = '0'\nimport torch\nfrom torch import nn\nx = 1\n",
+         f"import os\nos.environ['A'] = '0'\nimport torch\nfrom torch import nn\n\n{ADDED}\nx = 1\n"),
+        ("import torch\n\ndef late():\n    import torch\n",
+         f"import torch\n\n{ADDED}\n\ndef late():\n    import torch\n"),
     ],
 )  # fmt: skip
 def test_a_statement_stands_behind_the_imports(before: str, after: str, tmp_path: Path) -> None:
@@ -36,7 +40,7 @@ def test_a_statement_stands_behind_the_imports(before: str, after: str, tmp_path
 
 
 @pytest.mark.parametrize(
-    "text", ["x = 1\nimport torch\n", "import torch as t\n", "from torch import nn\n", ""]
+    "text", ["import torch\ntorch = wrap(torch)\n", "import torch as t\n", "from torch import nn\n", ""]
 )
 def test_without_torch_by_its_name_it_is_left_to_a_person(text: str, tmp_path: Path) -> None:
     with pytest.raises(ByHand, match="does not begin with `import torch`"):
@@ -71,6 +75,22 @@ def test_and_nothing_that_stands_beside_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "if late:\n    model.eval()\n    for x in data:\n        y = model(x)  # here\n    model.train()\n",
+        "for _ in epochs:\n    model.train()\n    fit(model)\n    model.eval()\n    y = model(x)  # here\n",
+        "teacher = Teacher().to(device).eval()\nmodel.train()\ny = teacher(x)  # here\n",
+        "self.model.to(device).eval()\ntotal += loss(self.model(x), y)  # here\n",
+    ],
+)
+def test_where_it_is_in_eval_mode_whenever_it_runs(text: str, tmp_path: Path) -> None:
+    assert "with torch.no_grad():\n" in enclosed(tmp_path, HEAD + text)
+
+
+EACH = "    for x in data:\n        y = model(x)  # here\n"
+
+
+@pytest.mark.parametrize(
     ("text", "why"),
     [
         (
@@ -79,6 +99,13 @@ def test_and_nothing_that_stands_beside_it(tmp_path: Path) -> None:
         ),
         ("y = model(x)  # here\nmodel.eval()\n", "put into eval mode elsewhere"),
         ("model.eval(); y = model(x)  # here\n", "put into eval mode elsewhere"),
+        (f"def epoch(model, optimizer=None):\n    if optimizer:\n        model.train()\n    else:\n        model.eval()\n{EACH}", "or not always"),
+        (f"def epoch(model, train):\n    model.train() if train else model.eval()\n{EACH}", "or not always"),
+        (f"def epoch(model, train):\n    train or model.eval()\n{EACH}", "or not always"),
+        (f"def epoch(model, train):\n    model.eval()\n    model.train(train)\n{EACH}", "or not always"),
+        ("model.eval()\nfor x in data:\n    y = model(x)  # here\n    model.train()\n", "or not always"),
+        ("teacher.eval()\nfor x in data:\n    y = model(x)  # here\n", "does not name what is put into eval mode"),
+        ("teacher.eval()\ny = loss(student(x), teacher(x).detach())  # here\n", "calls student as well"),
         ("table = table.eval('a + b')\ny = model(x)  # here\n", "put into eval mode elsewhere"),
         ("model.eval()\nz = 1; y = model(x)  # here\n", "is no statement"),
         ("model.eval()\nif model(x):  # here\n    pass\n", "is no statement"),
@@ -90,11 +117,17 @@ def test_and_nothing_that_stands_beside_it(tmp_path: Path) -> None:
         ("model.eval()\nif x: y = model(x)  # here\n", "cannot be indented"),
         ("model.eval()\ny = model(x, '''  # here\n''')\n", "cannot be indented"),
     ],
-)
+)  # fmt: skip
 def test_what_may_train_or_cannot_be_indented_is_left_to_a_person(
     text: str, why: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ByHand, match=why):
+        enclosed(tmp_path, HEAD + text)
+
+
+def test_a_function_that_imports_torch_itself_may_do_so_later(tmp_path: Path) -> None:
+    text = "def check(model):\n    model.eval()\n    y = model(1)  # here\n    import torch\n"
+    with pytest.raises(ByHand, match="does not begin with `import torch`"):
         enclosed(tmp_path, HEAD + text)
 
 
