@@ -49,6 +49,7 @@ OF_OTHERS = (0.0, 0.3, 0.95)
 OTHERS_SAID = 0.10  # of the batch
 COLUMNS = "take the columns out of the DataFrame once, in __init__ (`.to_numpy()`), and index arrays"
 PARSED = "parse once, before training, and store arrays (`np.save`), or keep the parsed items in memory"
+ROWS = "convert once, in __init__: rows are taken fast from `matrix.tocsr()`, columns from `matrix.tocsc()`"
 TEXTS = "tokenize once, before training, and store the ids, or tokenize whole batches in the collate function"
 IMAGES = "crop or resize before the costly transforms, or transform whole batches on the device"
 # By what the line calls or indexes, and the library that runs there. None: no frame beyond the line.
@@ -56,6 +57,8 @@ CALLED = (
     (frozenset({".iloc[", ".loc["}), frozenset({None, "pandas"}), COLUMNS),
     (frozenset({"json.load", "json.loads", "pickle.load", "pickle.loads", "yaml.safe_load"}),
      frozenset({None, "json", "pickle", "yaml"}), PARSED),
+    (frozenset({"toarray", "todense", "getrow.toarray", "getrow.todense", "getcol.toarray"}),
+     frozenset({"scipy"}), ROWS),
     (frozenset(f"re.{name}" for name in ("sub", "subn", "split", "findall", "finditer", "search", "match",
                                          "fullmatch")),
      frozenset({None, "re", "sre_compile", "sre_parse"}), PARSED),

@@ -167,6 +167,7 @@ LINES = [
     ("row = self.table.loc[key]", f"{SITE}/pandas/core/indexing.py", "transforming", "to_numpy"),
     ("x = self.table.location(index)", f"{SITE}/geo/places.py", "transforming", None),
     ("parts = self.table.groupby('user').mean()", f"{SITE}/pandas/core/groupby/groupby.py", "transforming", None),
+    ("row = self.counts[cell].toarray().ravel()", f"{SITE}/scipy/sparse/_csc.py", "transforming", "tocsr"),
     ("x = self.feature.mean()", None, "transforming", None),
     ("x = store.get(index)", None, "transforming", None),
     ("text = re.sub(r'\\s+', ' ', text)", f"{STANDARD}/re/__init__.py", "transforming", "parse once"),

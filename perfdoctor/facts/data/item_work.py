@@ -34,6 +34,7 @@ from perfdoctor.wire.events.item_work import ItemWorkEvent
 
 NOT_SEEN = Missing("no items could be looked at while they were prepared")
 SEEN = 6  # ends of a function: fewer may be alike by chance
+OF_ITEMS = 0.5  # of the dataset's items; in_all is a guess
 
 # Calls that open what their arguments name: with the same ones, they open the same again.
 OPENERS = frozenset(("open", "connect", "File", "ZipFile", "TarFile", "Environment", "memmap"))
@@ -153,7 +154,9 @@ def _repeated_calls(looks: Iterable[ItemWorkEvent], loader: LoaderFacts) -> dict
     known = {}
     for key, calls in compared((event.items, event.calls) for event in looks).items():
         again, in_all = calls.again(items)
-        if again >= AGAIN:
+        # One for each item: the items themselves came again, which is not this fact's affair.
+        of_items = in_all is not None and loader.items is not None and in_all >= OF_ITEMS * loader.items
+        if again >= AGAIN and not of_items:
             known[key] = _Known(
                 place=key[0],
                 function=calls.at.function or "",

@@ -171,6 +171,12 @@ def test_arguments_that_come_again_much_later_tell_how_many_there_are(
     assert found is None or found.work[0].in_all == 144
 
 
+@pytest.mark.parametrize(("items", "told"), [(280, False), (300, True), (None, True)])
+def test_arguments_of_which_there_are_as_many_as_items_come_again_with_those(items, told):
+    calls, of_loader = [call(repeated=12, far=8, arguments=52)], replace(LOADER, samples=32_000, items=items)
+    assert (facts(CONVERTS, calls=calls, of_loader=of_loader) is not None) == told
+
+
 def test_arguments_that_come_again_within_an_item_do_not():
     calls = [call(repeated=25, far=4, arguments=39)]
     assert facts(CONVERTS, calls=calls, of_loader=replace(LOADER, samples=32_000)) is None
