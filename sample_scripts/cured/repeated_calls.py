@@ -2,7 +2,6 @@
 
 import argparse
 import random
-import zlib
 from functools import cache
 
 import torch
@@ -29,9 +28,11 @@ def write_letters(count, words_each):
 @cache
 def pieces(letter):
     """The numbers of all pairs and triples of characters, as hashes of them."""
-    starts = range(min(len(letter), LENGTH // 2))
-    numbers = [zlib.crc32(letter[at : at + size].encode()) % PIECES for at in starts for size in (2, 3)]
-    return torch.tensor(numbers + [0] * (LENGTH - len(numbers)))
+    codes = letter.encode()
+    numbers = []
+    for first, second, third in zip(codes, codes[1:], codes[2:]):
+        numbers += [(first * 37 + second) % PIECES, ((first * 37 + second) * 37 + third) % PIECES]
+    return torch.tensor(numbers[:LENGTH] + [0] * (LENGTH - len(numbers)))
 
 
 def batches(letters, size, epochs):
@@ -61,8 +62,8 @@ def main(args):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--letters", type=int, default=480)
+    parser.add_argument("--letters", type=int, default=320)
     parser.add_argument("--words", type=int, default=90)
     parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--epochs", type=int, default=60)
     main(parser.parse_args())

@@ -22,7 +22,7 @@ from ..user_frames import is_users
 
 Place = Tuple[CodeType, int]
 
-CALLS_MAX = 150_000  # seen by the profile function, in a process: at a microsecond each
+CALLS_MAX = 150_000  # events that the profile function sees, in a process: at a microsecond each
 CHECKSUMS_MAX = 6_000  # in a process: at about ten microseconds each
 COMPARED_MAX = 200  # calls of one line
 PLACES_MAX = 200  # lines and functions told apart
@@ -30,6 +30,8 @@ NAMES_MAX = 24  # locals of a function
 MANY = 16  # calls from one line in C that are worth a word
 EFFECTS = (type(None), int)  # what calls give, bool included, that are made for something else they do
 OURS = __name__.partition(".")[0] + "."  # modules that wrap what the script calls
+ENDS_IN_C = frozenset(("c_return", "c_exception"))
+ALL_IN_C = ENDS_IN_C | {"c_call"}
 VARIES = object()
 
 
@@ -117,8 +119,11 @@ class Calls:
 class UserCalls:
     """The profile function of one process, and what it saw."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, in_c: bool = True) -> None:
         self.over = False  # all that may be spent is
+        self.most = CALLS_MAX
+        # Not looked at; calls in C are, where they are to be counted by name.
+        self.skipped = frozenset() if FILLED else ENDS_IN_C if in_c else ALL_IN_C
         self.events = self.checksums = 0
         self.users: Dict[CodeType, bool] = {}
         self.functions: Dict[CodeType, Function] = {}
@@ -175,8 +180,10 @@ class UserCalls:
 
     def _profile(self, frame: FrameType, event: str, arg: Any) -> None:
         self.events += 1
+        if event in self.skipped and self.events <= self.most:
+            return
         self.snapshots.turn()
-        if self.events > CALLS_MAX or self.checksums > CHECKSUMS_MAX or _is_spoilt(frame):
+        if self.events > self.most or self.checksums > CHECKSUMS_MAX or _is_spoilt(frame):
             self.over = True
             self._end()
         elif event == "call" and self.ends is not None and self.ends():

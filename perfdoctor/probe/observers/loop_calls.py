@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import os
 from _thread import get_ident
+from typing import Optional
 
 from ...wire.events.loop_calls import LoopCallsEvent
 from ...wire.step_rows import BACKWARD, DISTURBED, FORWARD, OPTIMIZER
 from .. import patch
-from ..looks.user_calls import UserCalls
+from ..looks.user_calls import CALLS_MAX, CHECKSUMS_MAX, UserCalls
 from ..observer import Watch, observer
 from ..profiler.users_profiler import compiles
 from ..recorder import Recorder
 
 NAME = "loop_calls"
-STEPS_ENOUGH = 8
+STEPS_ENOUGH = 12
 FIRST = 16  # the backward from which the first look is due; each next one comes after half as many more
 LEAD = 2  # updates from asking to looking: looks that were asked for then, too, are over
+NS_PER_EVENT = 100_000  # of the run, for each further event of the profile function: half a percent of it
 UPDATES_MAX = 64  # while one step is waited for
 ENDS = (FORWARD, BACKWARD, OPTIMIZER)  # phases that a look does not enter
 
@@ -31,18 +33,26 @@ class LoopCalls:
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
         self.moments = watch.moments
-        self.seen = UserCalls(NAME)
+        self.seen = UserCalls(NAME, in_c=False)
         self.turn = FIRST
         self.steps = self.updates = self.owner = 0
+        self.first_ns: Optional[int] = None  # when it was first asked whether a look is due
         self.asked = self.looking = False
         self.border = patch.guarded(NAME, self._at_border)
         os.register_at_fork(after_in_child=patch.guarded(NAME, self.seen.end))
 
     def ask(self, recorder: Recorder, loss: object) -> None:
         """Before some backwards: look at a step after this one, if a look is due."""
+        if self.first_ns is None:
+            self.first_ns = recorder.since
         backwards = self.watch.steps.schedule.backwards
-        if self.asked or self.seen.over or backwards < self.turn:
+        if self.asked or self.steps >= STEPS_ENOUGH or backwards < self.turn:
             return
+        # A step may call so many functions that one look takes all that is given away at first.
+        self.seen.most = CALLS_MAX + (recorder.since - self.first_ns) // NS_PER_EVENT
+        if self.seen.events >= self.seen.most or self.seen.checksums > CHECKSUMS_MAX:
+            return
+        self.seen.over = False
         self.turn = backwards + max(1, backwards // 2)
         self.asked = True
         self.updates = 0
@@ -88,8 +98,7 @@ class LoopCalls:
             self.watch.write(LoopCallsEvent(steps=self.steps, calls=self.seen.told()[1]))
         self.asked = self.looking = False
         self.moments.update = [call for call in self.moments.update if call is not self.border]
-        if self.steps >= STEPS_ENOUGH or self.seen.over:
-            self.seen.over = True
+        if self.steps >= STEPS_ENOUGH:
             self.seen.clear()
 
 
