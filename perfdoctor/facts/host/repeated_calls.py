@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from perfdoctor.facts.data.compared_calls import AGAIN, Calls, ComparedCalls, at_frame, compared
 from perfdoctor.facts.host.stack_costs import StackCost, StackCosts
 from perfdoctor.facts.registry import fact
-from perfdoctor.facts.user_source.effects import EffectsFinder
 from perfdoctor.facts.user_source.parse import Sources
-from perfdoctor.facts.user_source.update_dependence import modules_of
+from perfdoctor.facts.user_source.update_dependence import only_gives
 from perfdoctor.model.concluded import Bottleneck, class_of
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location, Phase, StepFacts
@@ -94,10 +93,5 @@ def _repeated(
 
 def _only_gives(calls: ComparedCalls, sources: Sources) -> bool:
     """Whether a function is the user's, and changes nothing that others see, as the start of a game does."""
-    listing = sources.file(calls.file)
-    function = listing.beginning(calls.line, calls.function)
-    if function is None:
-        return False
-    effects = EffectsFinder(listing, modules_of(sources, calls.file)).of_function(function)
-    changes = effects.changes or effects.binds
-    return not (changes or effects.trains or effects.unknown or effects.forwards)
+    function = sources.file(calls.file).beginning(calls.line, calls.function)
+    return function is not None and only_gives(sources, calls.file, function)

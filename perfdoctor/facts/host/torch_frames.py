@@ -14,6 +14,10 @@ COPYING_FILE = re.compile(r"python\d[^/\\]*[/\\]copy\.py$")  # a copy of the wei
 # The rest of torch computes; functions that torch.compile is to pass over run below `_fn` of its eval_frame.
 TOOLS_OF_TORCH = re.compile(r"torch[/\\](?:utils[/\\]|_dynamo[/\\]eval_frame\.py$)")
 TRANSFORMS = re.compile(r"(?:torchvision|torchaudio|kornia)[/\\]")  # whose modules prepare data
+# Methods of modules that list what they hold: Python's own work, and none of the device's.
+LISTS = re.compile(
+    r"_save_to_state_dict|state_dict|named_\w+|_named_members|parameters|buffers|modules|children"
+)
 
 
 def saves(frame: Frame) -> bool:
@@ -25,10 +29,14 @@ def saves(frame: Frame) -> bool:
 def computes(beyond: Sequence[Frame]) -> bool:
     """Whether torch computes, other than in its tools."""
     in_torch = any(frame.owner is Owner.TORCH and not TOOLS_OF_TORCH.search(frame.file) for frame in beyond)
-    return in_torch and not any(COPYING_FILE.search(frame.file) for frame in beyond)
+    return in_torch and not any(COPYING_FILE.search(frame.file) or _lists(frame) for frame in beyond)
+
+
+def _lists(frame: Frame) -> bool:
+    return MODULE_FILE.search(frame.file) is not None and LISTS.fullmatch(frame.name) is not None
 
 
 def calls_model(beyond: Sequence[Frame]) -> bool:
     """Whether a module of torch's is called, other than one that prepares data."""
-    called = any(MODULE_FILE.search(frame.file) for frame in beyond)
+    called = any(MODULE_FILE.search(frame.file) and not _lists(frame) for frame in beyond)
     return called and not any(TRANSFORMS.search(frame.module_path) for frame in beyond)

@@ -6,6 +6,7 @@ A call that is in no table and whose source is in another file can do anything.
 from __future__ import annotations
 
 import builtins
+import re
 
 BACKWARDS = frozenset({"backward", "manual_backward"})
 # They change parameters, gradients, the state of an optimizer, or what other ranks wait for.
@@ -76,6 +77,8 @@ RECORDING_METHODS = frozenset(
     "append appendleft extend add insert update push put record accumulate observe setdefault inc increment "
     "register_value add_batch track collect write writelines writerow writerows save".split()
 )
+# Calls that give another thing each time.
+DRAWS = re.compile(r"rand|shuffle|permutation|choice|sample|bernoulli|multinomial|normal$|uniform|dropout")
 CONTAINERS = frozenset("list dict set tuple deque defaultdict Counter OrderedDict".split())
 # Functions of libraries that change what they are given first ...
 WRITING_FUNCTIONS = frozenset(

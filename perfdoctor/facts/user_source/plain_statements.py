@@ -45,7 +45,6 @@ WRITES = known.WRITING_FUNCTIONS | frozenset(
 )
 OF_DATA = re.compile(r"data(set|loader)?$|loader$|sampler$", re.IGNORECASE)  # whose items may be drawn
 TAKES = frozenset("next iter islice".split())
-DRAWS = re.compile(r"rand|shuffle|permutation|choice|sample|bernoulli|multinomial|normal$|uniform|dropout")
 HIDES = frozenset("getattr setattr delattr vars locals globals exec eval compile open input super".split())
 CHANGING = frozenset(("out", "inplace"))
 SUSPENDS = (ast.Await, ast.Yield, ast.YieldFrom)
@@ -104,7 +103,7 @@ class PlainStatements:
         own = list(self._finder.called(call))
         if own:
             return all(_is_plain_function(finder, function, set()) for finder, function in own)
-        known_name = name not in WRITES | TAKES | HIDES and not DRAWS.search(name)
+        known_name = name not in WRITES | TAKES | HIDES and not known.DRAWS.search(name)
         if isinstance(func, ast.Name):
             pure = name in known.PURE_BUILTINS | known.CONTAINERS and name not in self._finder.file.origins
             return known_name and (pure or name in ALWAYS_LOGS or self._finder.file.is_pure_function(call))
@@ -179,7 +178,7 @@ def _is_plain_inside(finder: EffectsFinder, call: ast.Call, seen: set[int]) -> b
         return all(_is_plain_function(theirs, function, seen) for theirs, function in own)
     changes = name.endswith("_") and not name.endswith("__")
     words = {word.arg for word in call.keywords}
-    if changes or words & CHANGING or name in WRITES | TAKES | HIDES or DRAWS.search(name):
+    if changes or words & CHANGING or name in WRITES | TAKES | HIDES or known.DRAWS.search(name):
         return False
     if name == "sort" and "key" in words:
         return False

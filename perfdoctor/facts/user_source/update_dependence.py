@@ -13,10 +13,11 @@ import ast
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
+from perfdoctor.facts.user_source import known_calls as known
 from perfdoctor.facts.user_source.effects import Effects, EffectsFinder
 from perfdoctor.facts.user_source.function_finder import Imported
 from perfdoctor.facts.user_source.later_training import CALLERS, trains_after
-from perfdoctor.facts.user_source.origins import SELVES, bound, called_name, parameters
+from perfdoctor.facts.user_source.origins import SELVES, FunctionNode, bound, called_name, parameters
 from perfdoctor.facts.user_source.parse import (
     LOGGERS,
     LOOPS,
@@ -78,6 +79,14 @@ def may_train(sources: Sources, file: str, node: ast.stmt) -> bool:
     """Whether a statement changes what trains, runs a model, or calls what the source does not show."""
     effects = EffectsFinder(sources.file(file), modules_of(sources, file)).of_statement(node)
     return effects.trains or effects.forwards or effects.unknown
+
+
+def only_gives(sources: Sources, file: str, function: FunctionNode) -> bool:
+    """Whether a function of a file changes nothing that others see, and draws no numbers."""
+    called = {called_name(node) for node in ast.walk(function) if isinstance(node, ast.Call)}
+    effects = EffectsFinder(sources.file(file), modules_of(sources, file)).of_function(function)
+    does = effects.changes or effects.binds or effects.trains or effects.unknown or effects.forwards
+    return not does and not any(map(known.DRAWS.search, called))
 
 
 def modules_of(sources: Sources, file: str) -> Imported:

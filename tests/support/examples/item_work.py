@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from perfdoctor.facts.data.item_repeats import ItemRepeatFacts
 from perfdoctor.facts.data.item_work import How, RepeatedWorkFacts
 from perfdoctor.facts.data.small_calls import Library, SmallCallFacts
+from perfdoctor.facts.host.invariant_calls import InvariantCall, InvariantCallFacts
 from perfdoctor.facts.host.repeated_calls import RepeatedFunction, RepeatedFunctionFacts
 from perfdoctor.facts.script.function_caches import SmallCache, SmallCacheFacts
 from perfdoctor.model.concluded import Bottleneck
@@ -67,6 +68,9 @@ def odd(draw):
         in_all=draw(st.none() | st.integers(1, 10**4)),
     )
     return {
+        InvariantCallFacts: InvariantCallFacts(
+            (InvariantCall(LOAD, "load(path)", 40, 0.02, 0.0, 10, Bottleneck.HOST),)
+        ),
         RepeatedFunctionFacts: RepeatedFunctionFacts((repeated,)),
         ItemRepeatFacts: ItemRepeatFacts(again, draw(st.integers(0, again))),
         RepeatedWorkFacts: RepeatedWorkFacts(tuple(work)),
