@@ -19,6 +19,9 @@ HEALTHY = {
     ItemRepeatFacts: ItemRepeatFacts(32, 32),
     RepeatedWorkFacts: RepeatedWorkFacts((load_facts.repeated(0.03),)),
     SmallCallFacts: SmallCallFacts((load_facts.small(0.1),), 0.012),
+    InvariantCallFacts: InvariantCallFacts(
+        (InvariantCall(LOAD, "load(path)", 40, 0.02, 0.0, 10, Bottleneck.HOST),)
+    ),
     RepeatedFunctionFacts: RepeatedFunctionFacts(
         (RepeatedFunction(LOAD, "load", 0.02, 10, Bottleneck.DATA, 64, 4),)
     ),
@@ -67,10 +70,17 @@ def odd(draw):
         arguments=draw(st.integers(1, 200)),
         in_all=draw(st.none() | st.integers(1, 10**4)),
     )
+    invariant = InvariantCall(
+        LOAD,
+        "load(path)",
+        40,
+        draw(st.floats(0, 1)),
+        draw(st.floats(0, 1)),
+        draw(st.integers(0, 99)),
+        draw(st.sampled_from(Bottleneck)),
+    )
     return {
-        InvariantCallFacts: InvariantCallFacts(
-            (InvariantCall(LOAD, "load(path)", 40, 0.02, 0.0, 10, Bottleneck.HOST),)
-        ),
+        InvariantCallFacts: InvariantCallFacts((invariant,)),
         RepeatedFunctionFacts: RepeatedFunctionFacts((repeated,)),
         ItemRepeatFacts: ItemRepeatFacts(again, draw(st.integers(0, again))),
         RepeatedWorkFacts: RepeatedWorkFacts(tuple(work)),
