@@ -14,5 +14,7 @@ def came_again(name: str, seen: int, arguments: int, in_all: int | None) -> str:
 
 
 def cached(name: str) -> str:
-    """What to write around such a function."""
+    """What to write around such a function. An operator of an object has none to write it around."""
+    if name.rpartition(".")[2].startswith("__"):
+        return "@functools.lru_cache(...)  # on a function of its own for what the line does"
     return f"functools.lru_cache(...)({name})  # gives again what it gave before"

@@ -19,6 +19,8 @@ Where a turn changes what the call gives in a way that the source does not show.
 
 from __future__ import annotations
 
+import re
+
 from perfdoctor.facts.host.invariant_calls import InvariantCall, InvariantCallFacts
 from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck
@@ -28,6 +30,7 @@ NOTICEABLE = 0.05  # share of the step
 SEEN = 5  # samples below such calls: fewer may be chance
 SURE, LIKELY = 0.5, 0.95  # of it goes: the first turn still calls, and of few turns that is much
 SHOWN = 3  # lines named
+GENERATES = re.compile(r"(?:\b(?:parameters|buffers|children|modules)|named_\w+)\([^()]*\)$")  # of a module
 
 
 @tip(
@@ -59,8 +62,13 @@ def invariant_calls(invariant: InvariantCallFacts) -> Advice | None:
         change=Change(step=_gone(of_step), batch=_gone(of_batch)),
         at=tuple(call.at for call in shown),
         bottleneck=shown[0].bottleneck,
-        code=f"same = {shown[0].call}  # once, before the loop at line {shown[0].loop}",
+        code=f"same = {_kept(shown[0].call)}  # once, before the loop at line {shown[0].loop}",
     )
+
+
+def _kept(call: str) -> str:
+    """What can be gone through more than once."""
+    return f"list({call})" if GENERATES.search(call) else call
 
 
 def _gone(share: float) -> Estimate:

@@ -34,6 +34,11 @@ def test_names_the_call_and_its_loop():
     assert gain(advice).high == pytest.approx(1 / 0.6)
 
 
+def test_what_a_module_lists_one_by_one_is_kept_as_a_list():
+    code = said(replace(CALL, call="model.named_parameters(recurse=False)")).code or ""
+    assert code.startswith("same = list(model.named_parameters(recurse=False))  #")
+
+
 def test_several_calls_are_told_together_and_those_that_hardly_matter_left_out():
     calls = [replace(CALL, at=replace(AT, line=line), share=share) for line, share in ((40, 0.2), (50, 0.01))]
     advice = said(CALL, *calls)

@@ -53,6 +53,12 @@ def test_what_only_some_items_share_is_cached():
     assert "lru_cache" in advice.code
 
 
+def test_what_an_operator_of_an_object_gives_is_kept_by_a_function_around_it():
+    code = said(repeated(0.8, name="numpy.__getitem__", arguments=4)).code or ""
+    assert "lru_cache" in code
+    assert "__getitem__" not in code
+
+
 def test_what_came_again_here_and_there_is_told_by_how_many_there_are():
     advice = said(repeated(0.8, name="read_part", arguments=60, in_all=1234))
     came = "by how often the arguments of `read_part` came again in 64 calls, there are about 1,234 different ones"
