@@ -11,6 +11,7 @@ from perfdoctor.facts.script.recomputation import RecomputationFacts
 from perfdoctor.facts.script.recomputed_constants import ConstantLine, RecomputedConstantFacts
 from perfdoctor.facts.script.renormalised_embeddings import RenormalisedEmbeddingFacts, RenormalisedTable
 from perfdoctor.facts.script.repeated_copies import CopyingLine, RepeatedCopyFacts
+from perfdoctor.facts.script.repeated_factorizations import FactorizationLine, RepeatedFactorizationFacts
 from perfdoctor.facts.script.repeated_prefixes import RepeatedPrefixesFacts
 from perfdoctor.facts.script.zero_products import ZeroProductFacts, ZeroProductLine
 from perfdoctor.model.change import Estimate
@@ -32,6 +33,9 @@ HEALTHY = {
     ),
     DiagonalMatrixFacts: DiagonalMatrixFacts(
         Estimate(0.0, 0.01, 0.03), (DiagonalMatrixLine(AT, 0.01, ("linalg_cholesky",), 64, 6, True),), 5
+    ),
+    RepeatedFactorizationFacts: RepeatedFactorizationFacts(
+        Estimate(0.0, 0.01, 0.03), 0.9, (FactorizationLine(AT, 0.01, "linalg_solve", 5, 512, 11),), 5
     ),
     FourierProductFacts: FourierProductFacts(
         Estimate(0.0, 0.01, 0.03), 0.025, (FourierProductLine(AT, 0.01, "conv1d", 1_024, 1_026, 256),), 5
@@ -87,6 +91,17 @@ def odd(draw):
         )
         for _ in range(draw(st.integers(0, 2)))
     ]
+    factorised = [
+        FactorizationLine(
+            AT,
+            draw(SHARE),
+            draw(st.sampled_from(["", "linalg_solve", "linalg_inv"])),
+            draw(st.integers(0, 10**9)),
+            draw(st.integers(1, 10**6)),
+            draw(st.integers(2, 10**6)),
+        )
+        for _ in range(draw(st.integers(0, 2)))
+    ]
     fourier = [
         FourierProductLine(
             AT,
@@ -138,6 +153,9 @@ def odd(draw):
         ),
         ZeroProductFacts: ZeroProductFacts(Estimate(low, likely, high), tuple(multiplying), 3),
         DiagonalMatrixFacts: DiagonalMatrixFacts(Estimate(low, likely, high), tuple(diagonal), 3),
+        RepeatedFactorizationFacts: RepeatedFactorizationFacts(
+            Estimate(low, likely, high), draw(SHARE), tuple(factorised), 3
+        ),
         FourierProductFacts: FourierProductFacts(Estimate(low, likely, high), draw(SHARE), tuple(fourier), 3),
         EmbeddingTableFacts: EmbeddingTableFacts(tuple(tables)),
         RenormalisedEmbeddingFacts: RenormalisedEmbeddingFacts(Estimate(low, likely, high), tuple(short), 3),

@@ -1,0 +1,1 @@
+from .forecaster import OrthogonalForecaster  # noqa: F401

@@ -1,0 +1,1 @@
+"""Masked self-distillation for gas chromatography traces."""

@@ -1,0 +1,1 @@
+"""Conditional GAN for flapwise root bending moments of turbine blades."""

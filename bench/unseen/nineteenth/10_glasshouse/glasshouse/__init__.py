@@ -1,0 +1,1 @@
+"""Probabilistic climate forecasts for glasshouse compartments."""

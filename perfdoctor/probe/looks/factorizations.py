@@ -1,0 +1,78 @@
+"""Which calls of a step factorise copies of a matrix: it was expanded, or broadcast over right-hand sides."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, List, Optional, Tuple
+
+from ..user_frames import user_line
+from ..wrapping import Args, Kwargs
+from .backward_time import time_backward
+from .seen_calls import SeenCall, name_of
+
+FACTORISING = frozenset(
+    "cholesky det inverse linalg_cholesky linalg_cholesky_ex linalg_det linalg_eigh linalg_inv linalg_inv_ex"
+    " linalg_lu_factor linalg_lu_factor_ex linalg_matrix_exp linalg_pinv linalg_qr linalg_slogdet"
+    " linalg_solve linalg_solve_ex linalg_svd logdet matrix_exp pinverse slogdet".split()
+)
+SOLVING = frozenset(("linalg_solve", "linalg_solve_ex"))
+LEAST = 2  # copies, and rows of a matrix
+
+Seen = Tuple[str, Any, Optional[Any]]
+
+
+class RepeatedFactorization(SeenCall):
+    """One call that factorised each of its matrices several times."""
+
+    __slots__ = ("matrices", "times", "width")
+
+    def __init__(self, name: str, ns: int, matrix: Any, matrices: int, times: int) -> None:
+        super().__init__(name, ns)
+        self.matrices, self.times = matrices, times
+        self.width = matrix.shape[-1]
+        self.line = user_line()
+
+
+class StepFactorizations:
+    """The factorisations of one looked-at step."""
+
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+        self.plain = (torch.Tensor, torch.nn.Parameter)
+        self.found: List[RepeatedFactorization] = []
+
+    def before(self, function: Any, args: Args, kwargs: Kwargs) -> Optional[Seen]:
+        """(name, matrices, right-hand sides) of a call that factorises."""
+        name = name_of(function)
+        if name not in FACTORISING:
+            return None
+        given = [*args, *(kwargs[key] for key in ("A", "input", "B") if key in kwargs)]
+        matrix: Any = given[0] if given else None
+        sides = given[1] if name in SOLVING and len(given) > 1 else None
+        return (name, matrix, sides) if self._is(matrix) and matrix.dim() > 1 else None
+
+    def after(self, seen: Seen, result: Any, ns: int) -> None:
+        """Remember a call that did so several times for the same matrix."""
+        name, matrix, sides = seen
+        if matrix.shape[-1] < LEAST or (sides is not None and not self._is(sides)):
+            return
+        matrices = prod(size for size, stride in zip(matrix.shape[:-2], matrix.stride()) if stride)
+        times = prod(self._batch(matrix, sides)) // max(1, matrices)
+        if times < LEAST:
+            return
+        call = RepeatedFactorization(name, ns, matrix, matrices, times)
+        self.found.append(call)
+        results = [value for value in (result if isinstance(result, tuple) else (result,)) if self._is(value)]
+        time_backward("repeated_factorizations", call, results, [matrix, *([] if sides is None else [sides])])
+
+    def _is(self, value: Any) -> bool:
+        return type(value) in self.plain and value.is_cpu and value.layout == self.torch.strided
+
+    def _batch(self, matrix: Any, sides: Any) -> Tuple[int, ...]:
+        """The shape of the stack of matrices once it fits the right-hand sides, as for torch.linalg.solve."""
+        stack = tuple(matrix.shape[:-2])
+        if (
+            sides is None or sides.dim() == 1 or sides.shape == matrix.shape[:-1]
+        ):  # one vector for each matrix
+            return stack
+        return tuple(self.torch.broadcast_shapes(stack, sides.shape[:-2]))
