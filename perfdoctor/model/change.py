@@ -40,8 +40,9 @@ class Change:
     `batch`: share of the cost of preparing a batch that goes. `starts`: share of the mean step's wall time
     that goes from the waits at epoch starts. `moved`: share of the mean step's wall time that moves from the
     training thread into workers. `others`: share of the mean step's wall time that goes from the waits for
-    other loaders than the training one. `handed`: share of what the one thread that pins the workers' batches
-    takes for each that goes. `workers`, `prefetch`: the setting of the training loader from then on.
+    other loaders than the training one. `handed`: share that goes of what handing over the workers' batches
+    takes: of the one thread that pins them, or of the training thread, which waits for them on their way.
+    `workers`, `prefetch`: the setting of the training loader from then on.
     `is_published`: the range is that of published gains, which needs no widening.
     `is_once`: what goes is a cost of the run's beginning, as compiling is: once settled, no step is shorter.
     """

@@ -41,6 +41,7 @@ CLASS_OF_PHASE: Mapping[Phase, Bottleneck] = {
 # What time that no wrapper is around is charged to, by the kind of its line; all else to the host.
 CLASS_OF_KIND: Mapping[str, Bottleneck] = {
     "data": Bottleneck.DATA,
+    "freed": Bottleneck.DATA,
     "queue": Bottleneck.DATA,
     "drawn": Bottleneck.DATA,
     "compute": Bottleneck.COMPUTE,

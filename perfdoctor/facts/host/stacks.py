@@ -13,6 +13,7 @@ from itertools import pairwise
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.host import torch_frames
 from perfdoctor.facts.host.anchors import CodePlace, FrameStack, training_lines, updating_lines
+from perfdoctor.facts.host.freed_batches import FREED, TakingLines
 from perfdoctor.facts.host.line_costs import costliest, line_costs
 from perfdoctor.facts.host.logging_frames import (
     LOGGING_NAMES,
@@ -139,6 +140,7 @@ class StackLines:
                 self._updating[place].add(at.line)
                 self.results[place].update(str(name) for name in event.get("names") or ())
         self._add_callers(main)
+        self._taking = TakingLines(main, sources)
         self._tensor_reads = TensorReads(main, sources, (file for file, _ in self.anchors))
 
     def _add_callers(self, main: Sequence[FrameStack]) -> None:
@@ -380,6 +382,8 @@ class StackLines:
             return "logging"
         if role is Role.DATA and torch_frames.calls_model(beyond):
             return "compute"  # of an environment's or a policy's, with weights that are trained
+        if role is Role.DATA and self._taking.frees(frames):
+            return FREED
         if role is Role.DATA:
             return "queue" if beyond and of_wait(beyond[-1]) else "data"
         if role is Role.DRAWS:

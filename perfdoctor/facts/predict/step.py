@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from perfdoctor.facts.data.handing_over import HandOverFacts
 from perfdoctor.facts.data.pinning import PinningFacts
 from perfdoctor.facts.host.rank_cores import RankCores
 from perfdoctor.facts.host.resources import share_of
@@ -12,7 +13,7 @@ from perfdoctor.facts.predict.step_model import StepModel, build, of_loop
 from perfdoctor.facts.predict.worker_count import slowed
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.summary import TimedStep
-from perfdoctor.model.measured import CpuFacts, LoaderFacts, RunFacts, StepFacts
+from perfdoctor.model.measured import CpuFacts, LoaderFacts, Phase, RunFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RunRecords
 
@@ -29,6 +30,7 @@ def step_model(
     loader: LoaderFacts | None,
     pinning: PinningFacts | Missing | None,
     bound: RankCores | Missing | None = None,
+    handing: HandOverFacts | Missing | None = None,
 ) -> StepModel | Missing:
     """The model of the run's step, with the cores that one of its ranks can have to itself."""
     cores = bound.each(cpu) if isinstance(bound, RankCores) else share_of(cpu, run.ranks)
@@ -38,10 +40,17 @@ def step_model(
     if loader.num_workers > MOST_WORKERS:
         return Missing(f"no loader has {loader.num_workers:,} workers")
     pins = pinning.busy if isinstance(pinning, PinningFacts) else (0.0, 0.0, 0.0)
-    model = build(timed.step, loader, cores, lost, pins)
+    model = build(timed.step, loader, cores, lost, pins, _handing_s(timed.step, handing))
     if isinstance(model, Missing) or not run.was_to_go_on:
         return model
     return _going_on(model, timed.step, loader, run.ranks)
+
+
+def _handing_s(step: StepFacts, handing: HandOverFacts | Missing | None) -> float:
+    """Seconds of a step for which batches on their way are waited for; what a thread pins is told apart."""
+    if not isinstance(handing, HandOverFacts) or handing.pinned:
+        return 0.0
+    return step.seconds.get(Phase.DATA_WAIT, 0.0) * handing.of_waits
 
 
 def _going_on(model: StepModel, step: StepFacts, loader: LoaderFacts, ranks: int) -> StepModel:

@@ -52,9 +52,9 @@ class StepModel:
     workers: int
     prefetch: int
     cores: float  # what usable ones are worth, less what other people's processes keep busy
-    transfer_s: float  # per step; what it is with workers, as far as this run tells
-    epoch_s: float  # waits at the starts and ends of epochs, per step
-    epochs_per_step: float
+    transfer_s: float = 0.0  # per step; what it is with workers, as far as this run tells
+    epoch_s: float = 0.0  # waits at the starts and ends of epochs, per step
+    epochs_per_step: float = 0.0
     # per step, of the one thread that pins the batches of all workers: at best, likely, at worst
     pinning_s: tuple[float, ...] = (0.0, 0.0, 0.0)
     starts_per_step: float = 0.0  # how often workers would start, over the steps seen
@@ -139,6 +139,7 @@ class StepModel:
             data_s=(self.data_s + moved_s) * lighter,
             data_cpu_s=(self.data_cpu_s + moved_s) * lighter,
             pinning_s=tuple(each_s * quicker for each_s in self.pinning_s),
+            transfer_s=self.transfer_s * quicker,
             batches=self.batches or float(moved_s > 0),
             epoch_s=max(0.0, self.epoch_s - starts_s),
             fixed_s=max(0.0, self.fixed_s - others_s),
@@ -225,6 +226,7 @@ def build(
     cpu: CpuFacts,
     contention: CpuContention = USUAL,
     pins: tuple[float, float, float] = (0.0, 0.0, 0.0),
+    handing_s: float = 0.0,  # of a step, for which batches on their way from workers are waited for
 ) -> StepModel | Missing:
     """The model of this run. `pins`: share of the time in which the thread that pins is at work."""
     if step.mean_s <= 0 or loader.batches_per_step <= 0 or loader.batch_s <= 0:
@@ -253,7 +255,6 @@ def build(
         workers=loader.num_workers,
         prefetch=max(1, loader.prefetch_factor or 2),
         cores=cores,
-        transfer_s=0.0,
         epoch_s=_epochs_s(step, loader) if loader.num_workers else 0.0,
         epochs_per_step=loader.epochs / max(1, step.count),
         starts_per_step=loader.built / max(1, step.count),
@@ -276,7 +277,7 @@ def build(
     seen = replace(seen, pinning_s=tuple(min(busy * seen.step_s, seen.paced_s) for busy in pins))
     if cpu.worker_delay is not None and cpu.main_delay is not None:
         lost_s = cpu.main_delay * step.mean_s, cpu.worker_delay * seen.data_cpu_s
-    return _calibrated(seen, lost_s)
+    return _calibrated(seen, lost_s, handing_s)
 
 
 def _epochs_s(step: StepFacts, loader: LoaderFacts) -> float:
@@ -304,15 +305,12 @@ def of_loop(step: StepFacts, cpu: CpuFacts, contention: CpuContention = USUAL) -
         workers=0,
         prefetch=2,
         cores=cores,
-        transfer_s=0.0,
-        epoch_s=0.0,
-        epochs_per_step=0.0,
         modelled_s=step.mean_s,
         contention=contention,
     )
 
 
-def _calibrated(seen: StepModel, lost_s: tuple[float, float] | None) -> StepModel:
+def _calibrated(seen: StepModel, lost_s: tuple[float, float] | None, handing_s: float) -> StepModel:
     """The demands as if each ran alone, and the step put together from what was seen as it ran.
 
     `lost_s`: how long the threads of the training process and the makers of a step's batches were ready but
@@ -323,7 +321,8 @@ def _calibrated(seen: StepModel, lost_s: tuple[float, float] | None) -> StepMode
     missing_s = max(0.0, seen.paced_s - pace_s)
     late = seen.data_s > OUTRUN * seen.compute_s * seen.workers
     # where the wait is for the workers, each of them hands over while the others prepare
-    transfer_s = min(missing_s * seen.workers, usual_s) if late else min(missing_s, 3 * usual_s)
+    most_s = max(3 * usual_s, handing_s)
+    transfer_s = min(missing_s * seen.workers, usual_s) if late else min(missing_s, most_s)
     pace_s = seen.slower(seen.compute_s + transfer_s, seen.data_s + transfer_s, seen.workers)
     modelled_s = pace_s + seen.epoch_s + seen.fixed_s + seen.pauses_s
     alone = _alone(seen) if lost_s is None else _without_contention(seen, *lost_s)

@@ -63,6 +63,14 @@ class WorkersEndEvent(Event, name="workers_end"):
     wait_ns: int
 
 
+class BatchTensorsEvent(Event, name="batch_tensors"):
+    """How many tensors a batch holds that a loader delivered."""
+
+    loader: int | None
+    tensors: int  # each of which comes from a worker in memory of its own
+    longest: int  # entries of the longest list or dictionary in it
+
+
 class PaddingEvent(Event, name="padding"):
     """What rows of integers in a batch hold; of frames of features only where a mask or lengths tell it."""
 

@@ -212,6 +212,14 @@ def test_a_helper_that_builds_the_batch_is_named_by_its_own_line():
     )
 
 
+def test_the_line_that_takes_a_batch_gives_the_one_before_it_back_and_makes_none():
+    script = "data = load()\nmodel = make()\nfor x, y in loader:\n    {}\n    loss.backward()\n    optimizer.step()"
+    source = source_of(train=script.format("loss = criterion(model(x), y)"))
+    takes, bare = stack(at(3), wrapper("data_wait"), count=5), stack(at(3))
+    assert set(other(takes, bare, source=source)) == {(3, "freed")}
+    assert set(other(bare, source=source)) == {(3, "data")}  # whatever it goes through
+
+
 def test_a_print_is_logging_though_it_has_no_frame():
     assert (8, "logging") in other(stack(at(8)))
 

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from perfdoctor.facts.data.handing_over import HandOverFacts
 from perfdoctor.facts.data.pinning import PinningFacts
 from perfdoctor.facts.predict.step import step_facts, step_model
 from perfdoctor.facts.predict.step_model import BEST, LIKELY
 from perfdoctor.facts.steps.summary import TimedStep
+from perfdoctor.model.change import Change, Estimate
 from perfdoctor.model.missing import Missing
 from tests.support.facts import cpu, loader, run, step
 from tests.support.records import records
@@ -88,3 +90,18 @@ def test_the_thread_that_pins_batches_is_a_floor_of_the_step():
     )
     assert with_floor.error == pytest.approx(0.0)
     assert without.error < -0.5
+
+
+def test_batches_that_are_long_on_their_way_are_a_part_of_the_step_that_can_go():
+    timed = TimedStep(step(data_wait=44, forward=49, cpu=90))
+    of_loader = loader(workers=2, batch=2)
+    told, pinned, untold = (
+        step_model(records(), run(), timed, cpu(cores=8), of_loader, None, None, handing)
+        for handing in (HandOverFacts(0.95, 500, False), HandOverFacts(0.95, 500, True), Missing("no stacks"))
+    )
+    assert told.transfer_s == pytest.approx(0.95 * 0.044)
+    assert abs(told.error) < 0.05 < -0.3 - untold.error
+    assert pinned == untold
+    assert told.gain(Change(handed=Estimate(0.5, 0.9, 0.9))).likely == pytest.approx(
+        93 / (93 - 0.9 * 42), rel=0.05
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from perfdoctor.facts.data.batch_tensors import BatchTensorFacts
 from perfdoctor.facts.data.copy_lines import CopyLines
 from perfdoctor.facts.data.helper_threads import HelperThreadFacts
 from perfdoctor.facts.data.late_sharding import LateShardingFacts
@@ -26,6 +27,7 @@ SHARE = st.floats(0, 1)
 CODE = st.sampled_from(["total += loss", "losses.append(loss)", "history.push()", "for x in (", ""])
 AT = Location("train.py", 9, "main", "work()")
 HEALTHY = {
+    BatchTensorFacts: BatchTensorFacts(128, 64, 0.03, 0.01, 20, (AT,)),
     PaddingFacts: load_facts.padding(beyond=0.0, within=0.15),
     BatchFacts: load_facts.batch(
         load_facts.cost(Stage.DECODING, 0.6, kind="image", library="PIL"),
@@ -58,6 +60,13 @@ def odd(draw):
         ),
         NestedDatasets: load_facts.nested(
             draw(SHARE), draw(st.integers(0, 999)), draw(st.integers(10, 999)), draw(st.booleans())
+        ),
+        BatchTensorFacts: BatchTensorFacts(
+            draw(st.floats(0, 1e4)),
+            draw(st.floats(0, 1e4)),
+            draw(SHARE),
+            draw(SHARE),
+            draw(st.integers(0, 99)),
         ),
         BatchFacts: load_facts.batch(
             *(
