@@ -77,9 +77,9 @@ class LoopCalls:
         recorder.cpu_due = True
 
     def _is_busy(self, recorder: Recorder) -> bool:
-        """Whether somebody else looks, or compiles: a profile function would be seen."""
+        """Whether somebody else looks, is about to, or compiles: a profile function would be seen."""
         watch = self.watch
-        looked_at = bool(watch.looks.looking) or watch.steps.modules.watcher is not True
+        looked_at = watch.looks.asked or watch.steps.modules.watcher is not True
         return (
             recorder.off
             or recorder.held
