@@ -11,7 +11,7 @@ from _thread import get_ident
 from typing import Optional
 
 from ...wire.events.loop_calls import LoopCallsEvent
-from ...wire.step_rows import BACKWARD, DISTURBED, FORWARD, OPTIMIZER
+from ...wire.step_rows import BACKWARD, DATA_WAIT, DISTURBED, FORWARD, OPTIMIZER
 from .. import patch
 from ..looks.user_calls import CALLS_MAX, CHECKSUMS_MAX, UserCalls
 from ..observer import Watch, observer
@@ -24,7 +24,8 @@ FIRST = 16  # the backward from which the first look is due; each next one comes
 LEAD = 2  # updates from asking to looking: looks that were asked for then, too, are over
 NS_PER_EVENT = 100_000  # of the run, for each further event of the profile function: half a percent of it
 UPDATES_MAX = 64  # while one step is waited for
-ENDS = (FORWARD, BACKWARD, OPTIMIZER)  # phases that a look does not enter
+# Phases that a look does not enter; what a DataLoader calls is looked at as items are.
+ENDS = (DATA_WAIT, FORWARD, BACKWARD, OPTIMIZER)
 
 
 class LoopCalls:

@@ -52,8 +52,8 @@ SCRIPT = """
     for batch in DataLoader(Items(), batch_size=8, num_workers=0):
         optimizer.zero_grad()
         model(batch).sum().backward()
-        optimizer.step()
         assert sys.getprofile() is BEFORE
+        optimizer.step()
 """
 
 
