@@ -13,6 +13,7 @@ from typing import Optional
 from ...wire.events.loop_calls import LoopCallsEvent
 from ...wire.step_rows import BACKWARD, DATA_WAIT, DISTURBED, FORWARD, OPTIMIZER
 from .. import patch
+from ..looks.calls import FIRST, FIRST_NS, PART
 from ..looks.user_calls import CALLS_MAX, CHECKSUMS_MAX, UserCalls
 from ..observer import Watch, observer
 from ..profiler.users_profiler import compiles
@@ -20,7 +21,6 @@ from ..recorder import Recorder
 
 NAME = "loop_calls"
 STEPS_ENOUGH = 12
-FIRST = 16  # the backward from which the first look is due; each next one comes after half as many more
 LEAD = 2  # updates from asking to looking: looks that were asked for then, too, are over
 NS_PER_EVENT = 100_000  # of the run, for each further event of the profile function: half a percent of it
 UPDATES_MAX = 64  # while one step is waited for
@@ -35,7 +35,8 @@ class LoopCalls:
         self.watch = watch
         self.moments = watch.moments
         self.seen = UserCalls(NAME, in_c=False)
-        self.turn = FIRST
+        self.turn = FIRST  # the backward from which the next look is due
+        self.turn_ns = FIRST_NS  # since `first_ns`, from which a part of them is enough
         self.steps = self.updates = self.owner = 0
         self.first_ns: Optional[int] = None  # when it was first asked whether a look is due
         self.asked = self.looking = False
@@ -47,14 +48,16 @@ class LoopCalls:
         if self.first_ns is None:
             self.first_ns = recorder.since
         backwards = self.watch.steps.schedule.backwards
-        if self.asked or self.steps >= STEPS_ENOUGH or backwards < self.turn:
+        slow = recorder.since - self.first_ns >= self.turn_ns and backwards * PART >= self.turn
+        if self.asked or self.steps >= STEPS_ENOUGH or not (slow or backwards >= self.turn):
             return
         # A step may call so many functions that one look takes all that is given away at first.
         self.seen.most = CALLS_MAX + (recorder.since - self.first_ns) // NS_PER_EVENT
         if self.seen.events >= self.seen.most or self.seen.checksums > CHECKSUMS_MAX:
             return
         self.seen.over = False
-        self.turn = backwards + max(1, backwards // 2)
+        self.turn = max(self.turn, backwards + backwards // 2)
+        self.turn_ns += self.turn_ns // 2
         self.asked = True
         self.updates = 0
         self.moments.update = [*self.moments.update, self.border]
