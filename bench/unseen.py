@@ -138,7 +138,7 @@ def _points_at(finding: Json, cause: Json) -> bool:
         return False
     at = finding["at"][0]
     lines = (cause["line"], *cause["also_lines"])
-    return Path(at["file"]).name == cause.get("file", "train.py") and at["line"] in lines
+    return Path(at["file"]).name == Path(cause.get("file", "train.py")).name and at["line"] in lines
 
 
 def watch(folder: Path, twin: str | None, launch: str, out: Path, *options: str) -> Json:
