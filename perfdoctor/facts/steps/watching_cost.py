@@ -42,7 +42,7 @@ def overhead_facts(
     if not costs or step.mean_s <= 0:
         return Missing("the probe's own cost was not measured")
     cost, count = costs[-1], float(steps.weight.sum())
-    collectives_s = sum(total.own_s for total in rank.of(CollectivesEvent)[-1:])  # a running total
+    collectives_s = sum(max(0.0, total.own_s) for total in rank.of(CollectivesEvent)[-1:])  # a running total
     pieces_s = (
         cost.switch_ns * float(steps.counts["switches"].sum()) / count
         + cost.row_ns * steps.rows / count
@@ -53,7 +53,7 @@ def overhead_facts(
     windows = windows_s(rank, step.mean_s) / count
     return OverheadFacts(
         seconds_per_step=likely_s + windows,
-        share=min(1.0, (likely_s + windows) / step.mean_s),
+        share=max(0.0, min(1.0, (likely_s + windows) / step.mean_s)),
         sampler_cores=_sampler_cores(samples),
         low_seconds_per_step=low_s + windows,
         high_seconds_per_step=max(likely_s, sampled_s[2]) + windows if sampled_s else None,

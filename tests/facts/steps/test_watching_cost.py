@@ -85,6 +85,13 @@ def test_the_overhead_includes_recording_collectives():
     assert found.seconds_per_step == pytest.approx(1e-3 / 100)
 
 
+def test_a_damaged_total_takes_no_time_away():
+    cost = {"event": "cost", "switch_ns": 0, "row_ns": 0, "call_ns": 0}
+    total = {"event": "collectives", "calls": 9, "own_s": -1.5e308}
+    found = watching_cost.overhead_facts(of(cost, total), STEPS, step(forward=0.01), (), None)
+    assert (found.seconds_per_step, found.share) == (0.0, 0.0)
+
+
 def sampled(own, total):
     entries = of({"event": "cost", "switch_ns": 100, "row_ns": 1000, "call_ns": 50})
     lines = StackFacts(total, "py-spy", {}, own)
