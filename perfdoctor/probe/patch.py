@@ -184,11 +184,11 @@ def profile_function(name: str, function: Callable[[Any, str, Any], None]) -> Ca
 def cut(error: BaseException) -> None:
     """Drop the current frame, which is ours, from the head of the error's traceback.
 
-    A bare `raise` that follows keeps it that way on Python 3.11 and newer; older ones show the frame.
+    A bare `raise` that follows keeps it that way on Python 3.11 and newer; older ones show the frame. Where
+    signals often come, as at the end of an epoch, it is written out: in a call one may be answered.
     """
-    traceback = error.__traceback__
-    if traceback is not None:
-        error.__traceback__ = traceback.tb_next  # None where Ctrl-C came in our frame, or C raised
+    # None where Ctrl-C came in our frame, or C raised
+    error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
 
 
 def around(original: Callable[..., Any], before: Before, after: After, name: str) -> Callable[..., Any]:
@@ -215,7 +215,7 @@ def around(original: Callable[..., Any], before: Before, after: After, name: str
         except BaseException as error:
             if token is not None:
                 _finish(after, token, args, None, name)
-            cut(error)
+            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # no call: see cut
             raise
         if token is not None:
             try:
@@ -254,7 +254,7 @@ def around_method(
         except BaseException as error:
             if token is not None:
                 _finish(after, token, given, None, name)
-            cut(error)
+            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # no call: see cut
             raise
         if token is not None:
             try:

@@ -191,7 +191,7 @@ class Loaders:
                         recorder.current = OTHER
                         come(recorder, (begin, iterator), batch)
             except BaseException as error:
-                patch.cut(error)
+                error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # no call: see cut
                 raise
 
         return patch.finished(wrapper, original, WAIT)

@@ -1,7 +1,7 @@
 """What the training loop does again in each step: calls with the arguments and the result of earlier ones.
 
 From an update to the next forward a few steps pass under a profile function: see UserCalls. There a loop that
-has no DataLoader makes its batches, and every loop its reports.
+has no DataLoader makes its batches. One that has is left alone: its items are looked at as they are made.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STEPS_ENOUGH = 12
 LEAD = 2  # updates from asking to looking: looks that were asked for then, too, are over
 NS_PER_EVENT = 100_000  # of the run, for each further event of the profile function: half a percent of it
 UPDATES_MAX = 64  # while one step is waited for
-# Phases that a look does not enter; what a DataLoader calls is looked at as items are.
+# Phases that a look does not enter.
 ENDS = (DATA_WAIT, FORWARD, BACKWARD, OPTIMIZER)
 
 
@@ -47,6 +47,8 @@ class LoopCalls:
         """Before some backwards: look at a step after this one, if a look is due."""
         if self.first_ns is None:
             self.first_ns = recorder.since
+        if self.moments.batches:  # that a loader delivered
+            return
         backwards = self.watch.steps.schedule.backwards
         slow = recorder.since - self.first_ns >= self.turn_ns and backwards * PART >= self.turn
         if self.asked or self.steps >= STEPS_ENOUGH or not (slow or backwards >= self.turn):
