@@ -14,7 +14,7 @@ CONTEXT = 256
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--steps", type=int, default=1200)
-parser.add_argument("--batch-size", type=int, default=64)
+parser.add_argument("--batch-size", type=int, default=256)
 args = parser.parse_args()
 
 text = inspect.getsource(argparse)
