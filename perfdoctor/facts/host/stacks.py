@@ -390,4 +390,5 @@ class StackLines:
             return "drawn"
         in_torch = torch_frames.computes(beyond)
         in_place = node is not None and any(IN_PLACE.search(name) for _, name in calls(node))
+        in_place = in_place and not any(map(torch_frames.lists, beyond))
         return "compute" if role in {Role.COMPUTE, Role.TRAINS} or in_torch or in_place else None

@@ -29,14 +29,15 @@ def saves(frame: Frame) -> bool:
 def computes(beyond: Sequence[Frame]) -> bool:
     """Whether torch computes, other than in its tools."""
     in_torch = any(frame.owner is Owner.TORCH and not TOOLS_OF_TORCH.search(frame.file) for frame in beyond)
-    return in_torch and not any(COPYING_FILE.search(frame.file) or _lists(frame) for frame in beyond)
+    return in_torch and not any(COPYING_FILE.search(frame.file) or lists(frame) for frame in beyond)
 
 
-def _lists(frame: Frame) -> bool:
+def lists(frame: Frame) -> bool:
+    """Whether a frame lists what a module holds."""
     return MODULE_FILE.search(frame.file) is not None and LISTS.fullmatch(frame.name) is not None
 
 
 def calls_model(beyond: Sequence[Frame]) -> bool:
     """Whether a module of torch's is called, other than one that prepares data."""
-    called = any(MODULE_FILE.search(frame.file) and not _lists(frame) for frame in beyond)
+    called = any(MODULE_FILE.search(frame.file) and not lists(frame) for frame in beyond)
     return called and not any(TRANSFORMS.search(frame.module_path) for frame in beyond)
