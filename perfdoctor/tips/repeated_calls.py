@@ -22,16 +22,14 @@ more memory than there is.
 from __future__ import annotations
 
 from perfdoctor.facts.host.repeated_calls import RepeatedFunction, RepeatedFunctionFacts
-from perfdoctor.model.change import Effort, removes
+from perfdoctor.model.change import Change, Effort
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import StepFacts
-from perfdoctor.tips._came_again import cached, came_again
+from perfdoctor.tips._came_again import cached, came_again, goes
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.05  # share of the step
 SEEN = 5  # samples in those calls: fewer may be chance
-SURE = 0.8  # of it goes: it was sampled, and a result may differ where it was not compared
-MORE = 1.05  # at best: what is made anew each time takes caches and memory from all else, too
 SHOWN = 3  # lines named
 
 
@@ -61,7 +59,7 @@ def repeated_calls(step: StepFacts, repeated: RepeatedFunctionFacts) -> Advice |
             f"{share:.0%} of each step ({ms:.1f} ms) goes into calls that gave the same before",
             *map(_said, shown),
         ),
-        change=removes(SURE * share, share, min(1.0, MORE * share)),
+        change=Change(step=goes(share)),
         at=tuple(call.at for call in shown),
         bottleneck=shown[0].bottleneck,
         code=_cure(shown[0]),

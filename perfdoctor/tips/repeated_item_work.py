@@ -29,18 +29,16 @@ from __future__ import annotations
 
 from perfdoctor.facts.data.item_work import How, RepeatedWork, RepeatedWorkFacts
 from perfdoctor.model.batch import waits
-from perfdoctor.model.change import Change, Effort, Estimate
+from perfdoctor.model.change import Change, Effort
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import LoaderFacts, StepFacts
-from perfdoctor.tips._came_again import cached, came_again
+from perfdoctor.tips._came_again import cached, came_again, goes
 from perfdoctor.tips._repeated import repeated
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.10  # share of step time that waits
 LARGE = 0.10  # of a batch's cost
 SAMPLES = 5  # in those lines: fewer may be chance
-SURE = 0.8  # of their share: it was sampled, and some of each result may differ where it was not compared
-MORE = 1.05  # at best: what is made anew each time takes caches and memory from all else, too
 SHOWN = 3  # lines named
 
 
@@ -70,7 +68,7 @@ def repeated_item_work(step: StepFacts, loader: LoaderFacts, repeated: RepeatedW
             f"{share:.0%} of a batch's {ms:.1f} ms goes into work that has the same result every time",
             *map(_said, shown),
         ),
-        change=Change(batch=Estimate(SURE * share, share, min(1.0, MORE * share))),
+        change=Change(batch=goes(share)),
         at=tuple(one.at for one in shown),
         code=_cure(shown[0]),
     )

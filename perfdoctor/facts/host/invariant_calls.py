@@ -7,16 +7,16 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from perfdoctor.facts.host.stack_costs import StackCost, StackCosts
+from perfdoctor.facts.host.stack_costs import StackCost, StackCosts, charged_most, share_of_batch
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame, Owner
 from perfdoctor.facts.user_source.loop_statements import handed, parts_set, unit_of
 from perfdoctor.facts.user_source.origins import base_name, called_name
 from perfdoctor.facts.user_source.parse import COMPREHENSIONS, Function, Sources, header, statements
 from perfdoctor.facts.user_source.update_dependence import only_gives
-from perfdoctor.model.concluded import Bottleneck, class_of
+from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import Location, Phase, StepFacts
+from perfdoctor.model.measured import Location, StepFacts
 from perfdoctor.model.missing import Missing
 
 # Methods that list what an object holds, or look all of it through, and change nothing.
@@ -69,19 +69,14 @@ def _found(
     place: tuple[str, int, str, int], costs: list[StackCost], step: StepFacts, sources: Sources
 ) -> InvariantCall:
     file, line, call, loop = place
-    kinds: dict[Bottleneck, float] = defaultdict(float)
-    for cost in costs:
-        kinds[class_of(cost.phase, cost.kind)] += cost.seconds
-    waited_s = step.seconds.get(Phase.DATA_WAIT, 0.0)
-    of_batch_s = sum(cost.seconds for cost in costs if cost.phase is Phase.DATA_WAIT)
     return InvariantCall(
         at=sources.at(file, line),
         call=call,
         loop=loop,
-        share=min(1.0, sum(kinds.values()) / step.mean_s),
-        of_batch=min(1.0, of_batch_s / waited_s) if waited_s else 0.0,
+        share=min(1.0, sum(cost.seconds for cost in costs) / step.mean_s),
+        of_batch=share_of_batch(costs, step),
         samples=sum(cost.samples for cost in costs),
-        bottleneck=max(kinds, key=lambda kind: kinds[kind]),
+        bottleneck=charged_most(costs),
     )
 
 

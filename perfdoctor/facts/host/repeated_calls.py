@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from perfdoctor.facts.data.compared_calls import AGAIN, Calls, ComparedCalls, at_frame, compared
-from perfdoctor.facts.host.stack_costs import StackCost, StackCosts
+from perfdoctor.facts.host.stack_costs import StackCost, StackCosts, charged_most
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.facts.user_source.update_dependence import only_gives
-from perfdoctor.model.concluded import Bottleneck, class_of
+from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location, Phase, StepFacts
 from perfdoctor.model.missing import Missing
@@ -76,15 +76,12 @@ def _repeated(
     calls: ComparedCalls, step: StepFacts, below: list[StackCost], sources: Sources
 ) -> RepeatedFunction:
     again, in_all = calls.again(step.count)
-    kinds: dict[Bottleneck, float] = defaultdict(float)
-    for cost in below:
-        kinds[class_of(cost.phase, cost.kind)] += cost.seconds
     return RepeatedFunction(
         at=sources.shown(calls.at) or calls.at,
         name=calls.name,
-        share=min(1.0, again * sum(kinds.values()) / step.mean_s),
+        share=min(1.0, again * sum(cost.seconds for cost in below) / step.mean_s),
         samples=sum(cost.samples for cost in below),
-        bottleneck=max(kinds, key=lambda kind: kinds[kind]),
+        bottleneck=charged_most(below),
         seen=calls.compared,
         arguments=calls.arguments,
         in_all=in_all,

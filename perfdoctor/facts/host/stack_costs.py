@@ -21,7 +21,7 @@ from perfdoctor.facts.registry import fact
 from perfdoctor.facts.sync_in_backward import exchanging
 from perfdoctor.facts.user_source.frames import Frame, Owner, called_by_optimizer, in_closure, wrapped
 from perfdoctor.facts.user_source.parse import Sources
-from perfdoctor.model.concluded import CLASS_OF_KIND, Bottleneck
+from perfdoctor.model.concluded import CLASS_OF_KIND, Bottleneck, class_of
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.lines import WaitPart
 from perfdoctor.model.measured import Phase, StepFacts
@@ -108,6 +108,20 @@ def stack_costs(rank: RankRecords, step: StepFacts, sources: Sources) -> StackCo
         frozenset((file, line) for (file, _), anchored in lines.anchors.items() for line in anchored),
         _in_updates(main, samples[Phase.OPTIMIZER]),
     )
+
+
+def charged_most(costs: Iterable[StackCost]) -> Bottleneck:
+    """The class that most of their time is charged to, as in the verdict."""
+    seconds: dict[Bottleneck, float] = defaultdict(float)
+    for cost in costs:
+        seconds[class_of(cost.phase, cost.kind)] += cost.seconds
+    return max(seconds, key=lambda each: seconds[each])
+
+
+def share_of_batch(costs: Iterable[StackCost], step: StepFacts) -> float:
+    """The share of the waits for batches that they are."""
+    waited_s = step.seconds.get(Phase.DATA_WAIT, 0.0)
+    return min(1.0, _seconds(costs, Phase.DATA_WAIT) / waited_s) if waited_s else 0.0
 
 
 def _with_gradient_sync(costs: Sequence[StackCost], step: StepFacts) -> list[StackCost]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 
 from perfdoctor.facts.decode import location
-from perfdoctor.facts.host.stack_costs import StackCost, StackCosts
+from perfdoctor.facts.host.stack_costs import StackCost, StackCosts, charged_most, share_of_batch
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
-from perfdoctor.model.concluded import Bottleneck, class_of
+from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import Location, Phase, StepFacts
+from perfdoctor.model.measured import Location, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.wire.events.function_caches import FunctionCacheEvent
 
@@ -59,15 +59,10 @@ def small_caches(
         below = [cost for cost in costs.costs if _is_below(cost, at)]
         if not below or not step.mean_s:
             continue
-        seconds: dict[Bottleneck, float] = defaultdict(float)
-        for cost in below:
-            seconds[class_of(cost.phase, cost.kind)] += cost.seconds
         share = min(1.0, sum(cost.seconds for cost in below) / step.mean_s)
-        waited_s = step.seconds.get(Phase.DATA_WAIT, 0.0)
-        of_batch_s = sum(cost.seconds for cost in below if cost.phase is Phase.DATA_WAIT)
-        of_batch = min(1.0, of_batch_s / waited_s) if waited_s else 0.0
+        of_batch = share_of_batch(below, step)
         samples = sum(cost.samples for cost in below)
-        kind = max(seconds, key=lambda each: seconds[each])
+        kind = charged_most(below)
         found.append(SmallCache(shown, maxsize, calls, misses, share, of_batch, samples, kind))
     return SmallCacheFacts(tuple(sorted(found, key=lambda cache: -cache.share)))
 
