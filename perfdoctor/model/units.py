@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+LEAST_WRITTEN = 0.005  # smaller figures would be rounded to 0
+
 
 def figures(value: float) -> str:
-    """Three significant figures, no exponent, thousands apart: `0.15`, `37.2`, `1,049`."""
+    """Three significant figures, no exponent, thousands apart: `0.15`, `37.2`, `1,049`; never a rounded 0."""
+    if value and abs(value) < LEAST_WRITTEN:
+        return "<0.01" if value > 0 else ">-0.01"
     digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
     text = f"{value:,.{digits}f}"
     return text.rstrip("0").rstrip(".") if digits else text

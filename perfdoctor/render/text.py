@@ -15,6 +15,7 @@ from perfdoctor.model.units import figures as figures
 from perfdoctor.model.units import size as size
 
 NOTHING_GAINED = 1.01  # a speedup below this is no promise of speed
+ALL = 100 - 1e-9  # percent: what is missing is the rounding of a sum
 LEAST_SHOWN = 0.005  # a class below this share is left out
 FINE_BELOW = 1.3  # speedups below this are written with a second decimal
 COARSE_FROM = 9.95  # and from here without any
@@ -84,8 +85,9 @@ def percent(share: float) -> str:
     value = 100 * share
     if value and abs(value) < 0.95:
         return f"{value:.2g}%" if abs(value) >= 0.01 else "<0.01%"
-    rounded = round(value)
-    return f"{value:.1f}%" if rounded == 100 and 99.5 <= value < 99.95 else f"{rounded}%"
+    if 99.5 <= value < ALL:
+        return f"{value:.1f}%" if value < 99.95 else ">99.9%"
+    return f"{round(value)}%"
 
 
 def watching(cost: OverheadFacts) -> str:

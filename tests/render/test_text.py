@@ -59,6 +59,8 @@ def test_an_amount_of_memory_comes_with_the_unit_that_fits(value_bytes, written)
         (0.0099, "1%"),
         (0.61, "61%"),
         (0.9972, "99.7%"),
+        (0.9997, ">99.9%"),
+        (1 - 2**-53, "100%"),  # a sum of all shares
         (1, "100%"),
     ],
 )

@@ -98,7 +98,10 @@ def _relative(change: Difference) -> str:
     if not change.after_us:
         return "gone"
     ratio = change.after_us / change.before_us
-    return f"{ratio - 1:+.0%}" if ratio < MANIFOLD else text.times(ratio)
+    if ratio >= MANIFOLD:
+        return text.times(ratio)
+    percent = round(100 * (ratio - 1))
+    return f"{percent:+}%" if percent else "0%"
 
 
 def _counts(change: Difference) -> str:

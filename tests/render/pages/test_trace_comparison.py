@@ -50,6 +50,14 @@ def test_what_grew_manifold_is_said_as_a_factor():
     assert "35×" in drawn(trace_comparison.page(compare([rank()], [grown])))
 
 
+@pytest.mark.parametrize(("after", "written"), [(200, "0%"), (199.4, "0%"), (200.6, "0%"), (201.2, "+1%")])
+def test_what_rounds_to_no_change_has_no_sign(after, written):
+    moved = compare([SLOW], [rank(tuple(step(n, span=after, compute=60) for n in range(4)))])
+    page = drawn(trace_comparison.page(moved))
+    (row,) = (line for line in page.splitlines() if line.split()[:1] == ["step"])
+    assert row.split()[-2] == written
+
+
 def test_no_change_is_said():
     assert "Kernels: no change" in drawn(trace_comparison.page(compare([SLOW], [SLOW])))
 
