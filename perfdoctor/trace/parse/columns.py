@@ -152,6 +152,8 @@ class Skipped:
     bytes: int = 0
     events: int = 0
     because: str | None = None  # one sentence, None where nothing was skipped
+    device_events: int = 0  # of `events`: kernels, copies and memsets, as far as it is known
+    is_cut: bool = False  # what follows some event is missing, the device's work perhaps: it is written last
 
 
 @dataclass(frozen=True)

@@ -89,18 +89,15 @@ class _Reader:
 
     def _add(self, pieces: list[bytes], events: list[Any] | None = None) -> None:
         """Take single events, which were decoded together if that went well, else one by one."""
+        repaired: set[int] = set()
         if events is None:
-            events = [self._event(piece) for piece in pieces]
+            events = [decoded(piece) for piece in pieces]
+            repaired = {place for place, event in enumerate(events) if event is None}
+            events = [repair(pieces[at]) if at in repaired else event for at, event in enumerate(events)]
         lost = self.tables.add(events)
         self.lost_events += len(lost)
         self.lost_bytes += sum(len(pieces[place]) for place in lost)
-
-    def _event(self, piece: bytes) -> Any:
-        event = decoded(piece)
-        if event is None:
-            event = repair(piece)
-            self.repaired += event is not None
-        return event
+        self.repaired += len(repaired.difference(lost))
 
     def _take_as_json(self, text: bytes) -> bytes:
         """Take whole events of any layout. That a piece decodes proves that it was cut between events."""
@@ -202,7 +199,13 @@ class _Reader:
             reasons.append(
                 f"{_events(repairs)} {'was' if repairs == 1 else 'were'} not valid JSON, and repaired"
             )
-        return Skipped(self.lost_bytes, self.lost_events, "; ".join(reasons) or None)
+        return Skipped(
+            bytes=self.lost_bytes,
+            events=self.lost_events,
+            because="; ".join(reasons) or None,
+            device_events=self.tables.lost_of_device,
+            is_cut=bool(self.source.cut) or self.tail is None,
+        )
 
 
 def _events(count: int) -> str:

@@ -73,7 +73,7 @@ class Tables:
             begin_ns="i8", bytes="i8", on_device="?", device="i4", allocated="i8", reserved="i8"
         )
         self.details = Columns(op="u4", inputs="i4", stack="i4")
-        self.events = 0
+        self.events = self.lost_of_device = 0
 
     def add(self, events: Sequence[Any]) -> list[int]:
         """Take events as decoded from JSON; returns the places of those that cannot be used."""
@@ -98,6 +98,7 @@ class Tables:
         duration_ns, good_too = nanoseconds(durations)
         good &= good_too
         lost = np.flatnonzero(~good & (what["table"] != EventTable.NOTHING)).tolist()
+        self.lost_of_device += int((~good & (what["table"] == EventTable.DEVICE)).sum())
         for table in EventTable:
             chosen = np.flatnonzero(good & (what["table"] == table))
             if len(chosen) and table is not EventTable.NOTHING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,7 @@ def test_cut_at_any_byte_the_whole_events_are_used_and_the_cut_is_said(
             continue
         seen.add(trace.events)
         assert trace.skipped.because is not None
+        assert trace.skipped.is_cut
         assert len(trace.ops) <= 2
         assert len(trace.device) <= 3
     assert max(seen) >= len(MIXED) - 1
@@ -244,6 +246,15 @@ def test_events_without_usable_numbers_are_counted(tmp_path: Path) -> None:
     assert len(trace.ops) == 1
     assert trace.skipped.events == 4
     assert "4 events could not be read" in (trace.skipped.because or "")
+
+
+@pytest.mark.shows("damaged-trace")
+@every_layout
+def test_an_event_that_cannot_be_used_is_lost_and_not_repaired_too(tmp_path: Path, layout: Any) -> None:
+    events = [op(), kernel(), kernel(dur=math.nan), op("aten::mm", ts=math.inf), op(ts=300)]
+    skipped = read(trace_files.save(tmp_path, layout(events))).skipped
+    assert skipped.because == "2 events could not be read"
+    assert (skipped.events, skipped.device_events, skipped.is_cut) == (2, 1, False)
 
 
 BAD = {
