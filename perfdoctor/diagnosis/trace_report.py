@@ -55,7 +55,7 @@ from perfdoctor.model.note import Note, Remark
 from perfdoctor.model.ranks import GradientSyncFacts, Straggler
 from perfdoctor.tips import catalogue
 from perfdoctor.trace.measure.collectives import MatchedCollectives, match_collectives
-from perfdoctor.trace.results import INVALID, DevicePeak, IdleCause, KernelClass, Launches, RankTrace
+from perfdoctor.trace.results import DevicePeak, IdleCause, KernelClass, Launches, RankTrace
 
 FEW_EVENTS = 20  # on the device or, without one, operators: fewer are no training step
 FEW_STEPS = 3  # below it one odd step decides
@@ -248,8 +248,8 @@ def conclude(
 
 def _too_little(trace: RankTrace) -> str | None:
     """Why nothing can be concluded from what is there, or None. Marked steps are enough, however small."""
-    if INVALID in trace.notes:
-        return INVALID
+    if trace.lost is not None:
+        return trace.lost
     if len(judged_steps(trace.steps)) >= FEW_STEPS:
         return None
     if trace.times is not None:

@@ -11,7 +11,7 @@ from perfdoctor.model.concluded import Bottleneck, Confidence, Verdict
 from perfdoctor.model.note import Note
 from perfdoctor.render.notes import all_worded, worded
 from perfdoctor.trace.parse.columns import Skipped
-from perfdoctor.trace.results import INVALID, Collectives, IdleCause
+from perfdoctor.trace.results import LOST, Collectives, IdleCause
 from tests.support.rank_traces import copy, host_only, kernel, matrix, rank, step, unmarked, use, wait
 
 # Products in 16 bits: nothing large is to be gained from computing.
@@ -303,11 +303,12 @@ def test_ranks_whose_collectives_cannot_be_matched_are_judged_all_the_same():
     assert found.judged.rank == 1
 
 
-def test_a_trace_that_lost_the_devices_work_has_no_verdict():
-    lost = replace(host_only(ops=90), notes=(INVALID,))
+@pytest.mark.parametrize("why", LOST)
+def test_a_trace_that_lost_the_devices_work_has_no_verdict(why):
+    lost = replace(host_only(ops=90), notes=(Note("no-shapes"), why))
     found = judged(lost).diagnosis
     assert found.verdict is Verdict.INCONCLUSIVE
-    assert found.because[0] == INVALID
+    assert found.because[0] == why
 
 
 def test_one_step_that_decides_what_all_show_is_named():

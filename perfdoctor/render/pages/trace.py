@@ -22,13 +22,14 @@ from perfdoctor.render.page import (
     Section,
 )
 from perfdoctor.render.pages import conclusions, trace_ranks
-from perfdoctor.trace.results import INVALID, IdleCause, KernelClass, RankTrace, Roof
+from perfdoctor.trace.results import IdleCause, KernelClass, RankTrace, Roof
 
 KERNELS, OPS, COPIES, WAITS = 5, 3, 3, 3  # rows shown without --top: the page of one rank is to fit a screen
 FINDINGS = 3  # named without --top, the first in full; more are counted
 MATTERS = 0.01  # of the whole: rows and tables below it are left to --top
 LEAST_SHOWN = 0.001  # of the judged time: bars below it are left out
 US = 1e-6
+MISSING = "the device's work is missing"
 NOT_COMPUTE = (KernelClass.COMMUNICATION, KernelClass.COPY, KernelClass.MEMSET)  # meet other limits
 
 IDLE_COLOURS = {
@@ -113,7 +114,7 @@ def _no_device(trace: RankTrace) -> str:
     """What stands where a device's name does if there is none."""
     if trace.times is not None:
         return "device not named"
-    return "the device's work is missing" if INVALID in trace.notes else "CPU only"
+    return MISSING if trace.lost is not None else "CPU only"
 
 
 def _memory(trace: RankTrace) -> str:
@@ -149,7 +150,8 @@ def _host_time(report: TraceReport) -> list[Block]:
         (label, report.diagnosis.classes.get(kind, 0.0), colour)
         for kind, (label, colour) in HOST_CLASSES.items()
     ]
-    return _bars("One step" if trace.steps else "The trace", whole_s, "no work of a device", parts)
+    told = MISSING if trace.lost is not None else "no work of a device"
+    return _bars("One step" if trace.steps else "The trace", whole_s, told, parts)
 
 
 def _bars(what: str, whole_s: float, told: str, parts: Sequence[tuple[str, float, str]]) -> list[Block]:

@@ -9,7 +9,7 @@ import numpy as np
 from perfdoctor.trace.measure.by_name import events_named
 from perfdoctor.trace.measure.intervals import NS
 from perfdoctor.trace.parse.columns import UNKNOWN, DeviceKind, Ints, Trace
-from perfdoctor.trace.results import Launches
+from perfdoctor.trace.results import CUT_OFF, INVALID, UNREAD, Launches
 
 LAUNCH = re.compile(r"(cu|cuda|hip)\w*Launch(?!HostFunc)\w*|urEnqueueKernelLaunch\w*")
 
@@ -46,10 +46,20 @@ def _of_several_processes(trace: Trace) -> Ints:
     return several
 
 
-def lost_kernels(trace: Trace) -> bool:
-    """Whether kernels were launched and none was recorded: the profiler failed, the device was not idle."""
-    launch = events_named(trace.names, trace.calls.name, LAUNCH.fullmatch)
-    return bool(launch.any()) and not (trace.device.kind == DeviceKind.KERNEL).any()
+def lost_kernels(trace: Trace) -> str | None:
+    """Why the trace says nothing about a device that was not idle, one of `LOST`; None where it does.
+
+    A file that is cut loses the device's work first, which is written last. A device that it describes may not
+    have been recorded all the same: of a cut file nobody can tell.
+    """
+    if (trace.device.kind == DeviceKind.KERNEL).any():
+        return None
+    launched = bool(events_named(trace.names, trace.calls.name, LAUNCH.fullmatch).any())
+    if trace.skipped.device_events and (launched or not len(trace.device)):
+        return UNREAD
+    if trace.skipped.is_cut and (launched or (trace.devices and not len(trace.device))):
+        return CUT_OFF
+    return INVALID if launched else None
 
 
 def launches(trace: Trace, call: Ints) -> Launches | None:

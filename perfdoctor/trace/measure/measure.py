@@ -35,7 +35,7 @@ from perfdoctor.trace.measure.step_lanes import step_lanes
 from perfdoctor.trace.measure.streams import streams
 from perfdoctor.trace.measure.sync_calls import SyncCalls, sync_calls
 from perfdoctor.trace.parse.columns import ALL, UNKNOWN, DeviceKind, DeviceProperties, Flags, Ints, Trace
-from perfdoctor.trace.results import INVALID, CopySite, CopyUse, RankTrace, RoundTrip, StepTrace, Times
+from perfdoctor.trace.results import CopySite, CopyUse, RankTrace, RoundTrip, StepTrace, Times
 
 FEW_LAUNCHES = 0.5  # below this share of known launches, idle time has no known causes
 
@@ -47,14 +47,14 @@ def measure(trace: Trace) -> RankTrace:
     runtime_us, (begin_ns, end_ns) = _runtime(trace), _extent(trace)
     call, annotated = launching_calls(trace), collect_annotations(trace)
     stream_uses, ahead, waits = streams(trace, call), launches(trace, call), sync_calls(trace, call)
-    invalid = lost_kernels(trace)
-    steps = marked_steps(trace, annotated, call, by_device=not invalid)
+    lost = lost_kernels(trace)
+    steps = marked_steps(trace, annotated, call, by_device=lost is None)
     judged = _spans(steps.judged())
     ops, uses, moved, blocking_calls = _counted_work(trace, annotated, call, waits, judged)
     communication, device, loading = _communication(trace), _device(trace), annotated.dataloader()
     loader = annotated.spans(loading)
     limits = peak(device) if device else None
-    active = activity(trace.device, communication) if len(trace.device) and not invalid else None
+    active = activity(trace.device, communication) if len(trace.device) and lost is None else None
     copy_sites, round_trips = _bus_traffic(trace, ops, call, active, steps, loader) if active else ((), ())
     idle = Idle(trace, active, call, annotated, waits) if active else None
     blocked = blocking(trace, annotated, ops, call, blocking_calls, _idle_by_call(trace, idle, steps))
@@ -95,7 +95,7 @@ def measure(trace: Trace) -> RankTrace:
         sync_us=int(trace.calls.duration_ns[waits.synchronize].sum()) / NS,
         steps=tuple(_step(*each, active, idle, loader, inside) for each in steps.each()),
         skipped=trace.skipped,
-        notes=_notes(trace, call, invalid, limits is not None),
+        notes=_notes(trace, call, lost, limits is not None),
         operators_us=inside.total_ns / NS if inside is not None else None,
         host_work=host_work(trace, annotated, judged, loader) if active is None else (),
         lanes=step_lanes(trace, annotated, steps.marked, active, waits, loader) if active else None,
@@ -229,11 +229,11 @@ def _step(
     )
 
 
-def _notes(trace: Trace, call: Ints, invalid: bool, known_device: bool) -> tuple[Remark, ...]:
+def _notes(trace: Trace, call: Ints, lost: str | None, known_device: bool) -> tuple[Remark, ...]:
     """What a reader of the measures should know."""
     notes: list[Remark] = []
-    if invalid:
-        notes.append(INVALID)
+    if lost is not None:
+        notes.append(lost)
     elif not len(trace.device):
         notes.append(Note("no-device-events"))
     elif not known_device:

@@ -9,7 +9,7 @@ from perfdoctor.diagnosis import trace_report
 from perfdoctor.render import terminal
 from perfdoctor.render.pages import trace as trace_page
 from perfdoctor.trace.parse.columns import Skipped
-from perfdoctor.trace.results import KernelClass, OpUse, Roof
+from perfdoctor.trace.results import CUT_OFF, KernelClass, OpUse, Roof
 from tests.support.drawn import drawn
 from tests.support.rank_traces import copy, host_only, kernel, rank, step, times, unmarked, use, wait
 
@@ -150,6 +150,13 @@ def test_a_device_without_a_name_is_still_a_device():
 def test_a_bottleneck_that_no_tip_fits_sends_the_reader_to_the_script():
     page = shown(rank(tuple(step(n, compute=20, idle={"data_wait": 80}) for n in range(5)), peak=None))
     assert "No known cause fits" in page
+
+
+def test_a_device_whose_work_is_missing_is_not_said_to_have_done_none():
+    page = shown(replace(host_only(), notes=(CUT_OFF,)))
+    assert page.count("the device's work is missing") == 2  # below the title, and above the host's time
+    assert "CPU only" not in page
+    assert "no work of a device" not in page
 
 
 def test_what_was_skipped_is_said():

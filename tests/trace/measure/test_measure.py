@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.render.notes import worded
 from perfdoctor.trace.measure.measure import measure
-from perfdoctor.trace.parse.columns import DeviceProperties
+from perfdoctor.trace.parse.columns import DeviceProperties, Skipped
+from perfdoctor.trace.results import CUT_OFF, INVALID, UNREAD
 from tests.support.traces import Recording
 
 
@@ -29,6 +32,35 @@ def test_launches_without_any_kernel_are_no_idle_device(launch: str) -> None:
     found = measure(made.trace())
     assert (found.times, found.idle_us) == (None, {})
     assert "none recorded" in worded(found.notes[0])
+
+
+V100 = (DeviceProperties(0, "Tesla V100"),)
+
+
+def test_of_a_cut_file_nobody_can_tell_whether_the_device_it_describes_worked() -> None:
+    made = Recording(devices=V100)
+    made.mark("ProfilerStep#1", 0, 50)
+    made.op("aten::mm", 3, 9)
+    cut = Skipped(because="the file ends before its list of events", is_cut=True)
+    assert measure(made.trace(skipped=cut)).lost == CUT_OFF
+    assert measure(made.trace(skipped=cut, devices=())).lost is None
+    assert measure(made.trace()).lost is None  # recorded without the device's work
+    made.copy("Memcpy HtoD (Pinned -> Device)", 5, 6)
+    assert measure(made.trace(skipped=cut)).lost is None
+    made.call("cudaLaunchKernel", 7, 8, correlation=1)
+    assert measure(made.trace(skipped=cut)).lost == CUT_OFF
+
+
+def test_kernels_that_cannot_be_read_were_recorded_all_the_same() -> None:
+    made = Recording(devices=V100)
+    made.op("aten::mm", 3, 9)
+    damaged = Skipped(because="2 events could not be read", events=2, device_events=2)
+    assert measure(made.trace(skipped=damaged)).lost == UNREAD
+    made.call("cudaLaunchKernel", 7, 8, correlation=1)
+    assert measure(made.trace(skipped=damaged)).lost == UNREAD
+    assert measure(made.trace(skipped=replace(damaged, device_events=0))).lost == INVALID
+    made.kernel("gemm", 9, 10)
+    assert measure(made.trace(skipped=damaged)).lost is None
 
 
 def test_a_function_of_the_host_in_a_stream_is_no_kernel_that_is_missing() -> None:
