@@ -68,6 +68,7 @@ ONLY_A_RUN_TELLS = "not in a trace: perfdoctor run measures it"
 ONE_RANK = Missing("needs the traces of several ranks")
 NO_RUNTIME = Missing("the trace holds no calls into the device's runtime")
 NO_LAUNCHES = Missing("the trace holds no launches, only the device's work")
+NO_KERNELS = Missing("the device ran no kernel, only copies")
 NO_DEVICE = "the trace holds no work of a device"
 ON_DEVICE = (
     DeviceFacts, KernelFacts, MatrixFacts, CopyFacts, CreatedTensors, WaitFacts, Launches, DevicePeak,
@@ -201,11 +202,16 @@ def _facts(
             CopyFacts: copies,
             CreatedTensors: of_copies(copies) if copies is not None else CreatedTensors(),
             WaitFacts: wait_facts(trace) if trace.runtime_us else NO_RUNTIME,
-            Launches: trace.launches or NO_LAUNCHES,
+            Launches: trace.launches or (NO_LAUNCHES if _runs_kernels(trace) else NO_KERNELS),
             DevicePeak: peak,
             Straggler: of_traces(ranks, collectives) if len(ranks) > 1 else ONE_RANK,
         }
     )
+
+
+def _runs_kernels(trace: RankTrace) -> bool:
+    """Whether any of the device's work is more than copies and memsets."""
+    return any(use.kind not in (KernelClass.COPY, KernelClass.MEMSET) for use in trace.kernels)
 
 
 def conclude(

@@ -143,6 +143,14 @@ def test_idle_time_without_launches_is_no_verdict_against_the_host():
     assert "holds no launches that explain it" in found.because[0]
 
 
+@pytest.mark.parametrize(("kind", "why"), [("copy", "ran no kernel, only copies"), ("matmul", "no launches")])
+def test_launches_that_are_not_known_are_told_from_kernels_that_never_were(kind, why):
+    found = judged(
+        rank(launches=None, kernels=(kernel("Memset (Device)", "memset", 9), kernel("k", kind, 90)))
+    )
+    assert any(why in entry.because for entry in found.not_judged)
+
+
 def test_one_rank_cannot_tell_moving_from_waiting_for_another():
     exposed = rank(steps(compute=30, comm=50, idle={"host_late": 20}))
     found = judged(exposed).diagnosis
