@@ -54,6 +54,7 @@ from perfdoctor.model.missing import Missing
 from perfdoctor.model.note import Note, Remark
 from perfdoctor.model.ranks import GradientSyncFacts, Straggler
 from perfdoctor.tips import catalogue
+from perfdoctor.trace.lost import lost_work
 from perfdoctor.trace.measure.collectives import MatchedCollectives, match_collectives
 from perfdoctor.trace.results import DevicePeak, IdleCause, KernelClass, Launches, RankTrace
 
@@ -70,6 +71,7 @@ NO_RUNTIME = Missing("the trace holds no calls into the device's runtime")
 NO_LAUNCHES = Missing("the trace holds no launches, only the device's work")
 NO_KERNELS = Missing("the device ran no kernel, only copies")
 NO_DEVICE = "the trace holds no work of a device"
+NO_TIME = "the device's work takes no time"
 ON_DEVICE = (
     DeviceFacts, KernelFacts, MatrixFacts, CopyFacts, CreatedTensors, WaitFacts, Launches, DevicePeak,
     DoublePrecision, Straggler, GradientSyncFacts,
@@ -186,7 +188,7 @@ def _facts(
     groups |= {RunFacts: run, AttentionFacts: None, WindowFacts: None, Tf32Settings: Tf32Settings()}
     little = _too_little(trace)
     if device is None or little is not None:
-        groups |= dict.fromkeys(ON_DEVICE, Missing(little or NO_DEVICE))
+        groups |= dict.fromkeys(ON_DEVICE, Missing(little or (NO_DEVICE if trace.times is None else NO_TIME)))
         return Facts(groups if little else groups | {AttentionFacts: attention_facts(trace, None)})
     copies, kernels = copy_facts(trace, device), kernel_facts(trace, device)
     peak = trace.peak or Missing(f"the peak rates of {trace.device or 'the device'} are not known")
@@ -254,8 +256,8 @@ def conclude(
 
 def _too_little(trace: RankTrace) -> str | None:
     """Why nothing can be concluded from what is there, or None. Marked steps are enough, however small."""
-    if trace.lost is not None:
-        return trace.lost
+    if lost := lost_work(trace):
+        return lost
     if len(judged_steps(trace.steps)) >= FEW_STEPS:
         return None
     if trace.times is not None:

@@ -18,9 +18,6 @@ from perfdoctor.trace.parse.columns import ProcessGroup, Skipped
 
 ON_BUS = ("HtoD", "DtoH", "HtoH")  # between host and device; copies within the device are its own work
 INVALID = "kernels were launched but none recorded: the trace says nothing about the device"  # a note
-UNREAD = "no kernel could be read, the records are damaged: the trace says nothing about the device"
-CUT_OFF = "the file is cut off, and what is left holds no kernel: the trace says nothing about the device"
-LOST = (INVALID, UNREAD, CUT_OFF)
 
 
 class KernelClass(str, Enum):
@@ -401,8 +398,3 @@ class RankTrace:
     operators_us: float | None = None  # union of time inside operators, outside DataLoader; without `times`
     host_work: tuple[HostWork, ...] = ()  # longest first; without `times`, where shapes were recorded
     lanes: StepLanes | None = None  # needs device events and a step
-
-    @property
-    def lost(self) -> str | None:
-        """Why the device's work is missing, one of `LOST`; None where it is there, or no device worked."""
-        return next((why for why in LOST if why in self.notes), None)

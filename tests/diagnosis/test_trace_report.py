@@ -10,8 +10,9 @@ from perfdoctor.diagnosis import matrix_sizes, trace_report
 from perfdoctor.model.concluded import Bottleneck, Confidence, Verdict
 from perfdoctor.model.note import Note
 from perfdoctor.render.notes import all_worded, worded
+from perfdoctor.trace.lost import LOST
 from perfdoctor.trace.parse.columns import Skipped
-from perfdoctor.trace.results import LOST, Collectives, IdleCause
+from perfdoctor.trace.results import Collectives, IdleCause
 from tests.support.rank_traces import copy, host_only, kernel, matrix, rank, step, unmarked, use, wait
 
 # Products in 16 bits: nothing large is to be gained from computing.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from perfdoctor.diagnosis.trace_ranks import host_step_s
-from perfdoctor.diagnosis.trace_report import TraceReport
+from perfdoctor.diagnosis.trace_report import NO_TIME, TraceReport
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.render import kernel_names, text
 from perfdoctor.render import page as blocks
@@ -22,6 +22,7 @@ from perfdoctor.render.page import (
     Section,
 )
 from perfdoctor.render.pages import conclusions, trace_ranks
+from perfdoctor.trace.lost import lost_work
 from perfdoctor.trace.results import IdleCause, KernelClass, RankTrace, Roof
 
 KERNELS, OPS, COPIES, WAITS = 5, 3, 3, 3  # rows shown without --top: the page of one rank is to fit a screen
@@ -114,7 +115,7 @@ def _no_device(trace: RankTrace) -> str:
     """What stands where a device's name does if there is none."""
     if trace.times is not None:
         return "device not named"
-    return MISSING if trace.lost is not None else "CPU only"
+    return MISSING if lost_work(trace) else "CPU only"
 
 
 def _memory(trace: RankTrace) -> str:
@@ -143,14 +144,16 @@ def _device_time(report: TraceReport) -> list[Block]:
 
 
 def _host_time(report: TraceReport) -> list[Block]:
-    """The same for a trace without a device."""
+    """The same for a trace without a device, or without any time of it."""
     trace = report.judged
     whole_s = host_step_s(trace) or (trace.end_ns - trace.begin_ns) / 1e9
     parts = [
         (label, report.diagnosis.classes.get(kind, 0.0), colour)
         for kind, (label, colour) in HOST_CLASSES.items()
     ]
-    told = MISSING if trace.lost is not None else "no work of a device"
+    told = MISSING if lost_work(trace) else "no work of a device"
+    if trace.times is not None:
+        told = NO_TIME
     return _bars("One step" if trace.steps else "The trace", whole_s, told, parts)
 
 
@@ -173,13 +176,13 @@ def _findings(report: TraceReport, top: int | None, again: str) -> Iterator[Sect
 
 
 def _classes(trace: RankTrace, least: float) -> Block:
-    total_us = sum(use.us for use in trace.classes) or 1.0
+    total_us = sum(use.us for use in trace.classes)
     roofs = {roof.kind: roof for roof in trace.roofs}
     rows = [
         (
             use.kind.value,
             text.seconds(use.us * US),
-            text.percent(use.us / total_us),
+            text.percent(use.us / (total_us or 1.0)),
             f"{use.count:,}",
             text.percent(use.tensor_core_us / use.us) if use.tensor_core_us and use.us else "",
             _reached(roofs.get(use.kind)),

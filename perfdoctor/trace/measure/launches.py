@@ -6,10 +6,11 @@ import re
 
 import numpy as np
 
+from perfdoctor.trace.lost import CUT_OFF, UNREAD
 from perfdoctor.trace.measure.by_name import events_named
 from perfdoctor.trace.measure.intervals import NS
 from perfdoctor.trace.parse.columns import UNKNOWN, DeviceKind, Ints, Trace
-from perfdoctor.trace.results import CUT_OFF, INVALID, UNREAD, Launches
+from perfdoctor.trace.results import INVALID, Launches
 
 LAUNCH = re.compile(r"(cu|cuda|hip)\w*Launch(?!HostFunc)\w*|urEnqueueKernelLaunch\w*")
 
@@ -49,8 +50,8 @@ def _of_several_processes(trace: Trace) -> Ints:
 def lost_kernels(trace: Trace) -> str | None:
     """Why the trace says nothing about a device that was not idle, one of `LOST`; None where it does.
 
-    A file that is cut loses the device's work first, which is written last. A device that it describes may not
-    have been recorded all the same: of a cut file nobody can tell.
+    A file that is cut loses the device's work first, which is written last. Whether a device that it
+    describes was recorded at all nobody can tell then.
     """
     if (trace.device.kind == DeviceKind.KERNEL).any():
         return None

@@ -8,8 +8,9 @@ import pytest
 from perfdoctor.diagnosis import trace_report
 from perfdoctor.render import terminal
 from perfdoctor.render.pages import trace as trace_page
+from perfdoctor.trace.lost import CUT_OFF
 from perfdoctor.trace.parse.columns import Skipped
-from perfdoctor.trace.results import CUT_OFF, KernelClass, OpUse, Roof
+from perfdoctor.trace.results import KernelClass, OpUse, Roof
 from tests.support.drawn import drawn
 from tests.support.rank_traces import copy, host_only, kernel, rank, step, times, unmarked, use, wait
 
@@ -150,6 +151,14 @@ def test_a_device_without_a_name_is_still_a_device():
 def test_a_bottleneck_that_no_tip_fits_sends_the_reader_to_the_script():
     page = shown(rank(tuple(step(n, compute=20, idle={"data_wait": 80}) for n in range(5)), peak=None))
     assert "No known cause fits" in page
+
+
+def test_work_of_a_device_that_takes_no_time_is_work_all_the_same():
+    work = {"classes": (use("matmul", 0),), "kernels": (kernel("k", "matmul", 0),)}
+    page = shown(unmarked(times=times(0, 0), idle_us={}, end_ns=0, **work))
+    assert "no work of a device" not in page
+    assert "the device's work takes no time" in page
+    assert any(line.split()[:4] == ["matmul", "0", "s", "0%"] for line in page.splitlines())
 
 
 def test_a_device_whose_work_is_missing_is_not_said_to_have_done_none():

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.render.notes import worded
+from perfdoctor.trace.lost import CUT_OFF, UNREAD, lost_work
 from perfdoctor.trace.measure.measure import measure
 from perfdoctor.trace.parse.columns import DeviceProperties, Skipped
-from perfdoctor.trace.results import CUT_OFF, INVALID, UNREAD
+from perfdoctor.trace.results import INVALID
 from tests.support.traces import Recording
 
 
@@ -42,25 +43,25 @@ def test_of_a_cut_file_nobody_can_tell_whether_the_device_it_describes_worked() 
     made.mark("ProfilerStep#1", 0, 50)
     made.op("aten::mm", 3, 9)
     cut = Skipped(because="the file ends before its list of events", is_cut=True)
-    assert measure(made.trace(skipped=cut)).lost == CUT_OFF
-    assert measure(made.trace(skipped=cut, devices=())).lost is None
-    assert measure(made.trace()).lost is None  # recorded without the device's work
+    assert lost_work(measure(made.trace(skipped=cut))) == CUT_OFF
+    assert lost_work(measure(made.trace(skipped=cut, devices=()))) is None
+    assert lost_work(measure(made.trace())) is None  # recorded without the device's work
     made.copy("Memcpy HtoD (Pinned -> Device)", 5, 6)
-    assert measure(made.trace(skipped=cut)).lost is None
+    assert lost_work(measure(made.trace(skipped=cut))) is None
     made.call("cudaLaunchKernel", 7, 8, correlation=1)
-    assert measure(made.trace(skipped=cut)).lost == CUT_OFF
+    assert lost_work(measure(made.trace(skipped=cut))) == CUT_OFF
 
 
 def test_kernels_that_cannot_be_read_were_recorded_all_the_same() -> None:
     made = Recording(devices=V100)
     made.op("aten::mm", 3, 9)
     damaged = Skipped(because="2 events could not be read", events=2, device_events=2)
-    assert measure(made.trace(skipped=damaged)).lost == UNREAD
+    assert lost_work(measure(made.trace(skipped=damaged))) == UNREAD
     made.call("cudaLaunchKernel", 7, 8, correlation=1)
-    assert measure(made.trace(skipped=damaged)).lost == UNREAD
-    assert measure(made.trace(skipped=replace(damaged, device_events=0))).lost == INVALID
+    assert lost_work(measure(made.trace(skipped=damaged))) == UNREAD
+    assert lost_work(measure(made.trace(skipped=replace(damaged, device_events=0)))) == INVALID
     made.kernel("gemm", 9, 10)
-    assert measure(made.trace(skipped=damaged)).lost is None
+    assert lost_work(measure(made.trace(skipped=damaged))) is None
 
 
 def test_a_function_of_the_host_in_a_stream_is_no_kernel_that_is_missing() -> None:
