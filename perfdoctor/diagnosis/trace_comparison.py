@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from perfdoctor.facts.device.device import exposed_copies_us, judged_steps, left_out, over_the_bus
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.note import Remark
+from perfdoctor.model.note import Note, Remark
 from perfdoctor.trace.results import IdleCause, RankTrace, Times
 
+# Names of the time that all others are parts of.
+STEP, SPAN, FILE = WHOLE = ("step", "device's span", "trace")
 Totals = dict[str, tuple[float, float]]  # name: (microseconds, count)
 
 
@@ -43,13 +45,18 @@ class TraceComparison:
     times: tuple[Difference, ...]  # step or span, busy, compute, ...: in the order of a page
     classes: tuple[Difference, ...]
     kernels: tuple[Difference, ...]
-    ops: tuple[Difference, ...]  # by the time of the device where either side has one, else of the host
+    ops: tuple[Difference, ...]  # by the device's time where every file has one, else the host's
     notes: tuple[Remark, ...] = ()
+
+    @property
+    def whole(self) -> Difference | None:
+        """The step, or the time that the traces cover; None where some are timed by a device, some not."""
+        return next((time for time in self.times if time.name in WHOLE), None)
 
 
 def compare(before: Sequence[RankTrace], after: Sequence[RankTrace]) -> TraceComparison:
     """What changed from the traces `before` to those `after`, each one or one per rank."""
-    sides = (before, after)
+    sides, traces = (before, after), (*before, *after)
     by_file = [[len(judged_steps(trace.steps)) for trace in side] for side in sides]
     judged = [sum(counts) for counts in by_file]
     per_step = all(map(all, by_file))  # what a file without steps lists is of all of it
@@ -64,24 +71,47 @@ def compare(before: Sequence[RankTrace], after: Sequence[RankTrace]) -> TraceCom
             Difference(name, *_both(before_totals.get(name), after_totals.get(name))) for name in names
         )
 
-    on_device = any(trace.times is not None for side in sides for trace in side)
+    on_device = all(trace.times is not None for trace in traces)
+    parts = _steps_times if per_step else _times
     return TraceComparison(
         before=tuple(trace.file for trace in before),
         after=tuple(trace.file for trace in after),
         per_step=per_step,
         before_steps=judged[0] / len(before),
         after_steps=judged[1] / len(after),
-        times=changes(_steps_times if per_step else _times),
-        classes=_ordered(changes(_classes)),
-        kernels=_ordered(changes(_kernels)),
+        times=_shared(changes(parts), map(parts, traces)) if _some_without(traces) else changes(parts),
+        classes=_ordered(changes(_classes)) if on_device else (),
+        kernels=_ordered(changes(_kernels)) if on_device else (),
         ops=_ordered(changes(_device_ops if on_device else _host_ops)),
-        notes=_notes([*before, *after]) if per_step else (),
+        notes=tuple(dict.fromkeys(_notes(traces, per_step))),
     )
 
 
-def _notes(traces: Iterable[RankTrace]) -> tuple[Remark, ...]:
-    """The steps that are no part of the times, as in the report of each side."""
-    return tuple(dict.fromkeys(note for trace in traces for note in left_out(trace)))
+def _some_without(traces: Sequence[RankTrace]) -> list[str]:
+    """The files without work of a device, where others hold some: no time of devices can be compared."""
+    without = [trace.file for trace in traces if trace.times is None]
+    return without if len(without) < len(traces) else []
+
+
+def _shared(changes: Iterable[Difference], totals: Iterable[Totals]) -> tuple[Difference, ...]:
+    """The changes of what every trace tells."""
+    names = set.intersection(*map(set, totals))
+    return tuple(change for change in changes if change.name in names)
+
+
+def _notes(traces: Sequence[RankTrace], per_step: bool) -> Iterator[Remark]:
+    """What the reports of the files say, too: damage, what they lack, steps that are no part of the times."""
+    for trace in traces:
+        if trace.skipped.because is not None:
+            yield Note("of-file", {"file": trace.file, "note": trace.skipped.because})
+    if without := _some_without(traces):
+        yield Note("device-not-everywhere", {"files": without})
+    for trace in traces:
+        if per_step:
+            yield from left_out(trace)
+        for note in trace.notes:
+            is_of_all = all(note in other.notes for other in traces)
+            yield note if is_of_all else Note("of-file", {"file": trace.file, "note": note})
 
 
 def _both(
@@ -127,11 +157,11 @@ def _times(trace: RankTrace) -> Totals:
     if trace.times is None:
         whole_us = (trace.end_ns - trace.begin_ns) / 1e3
         return {
-            "trace": (whole_us, 1),
+            FILE: (whole_us, 1),
             "in DataLoader": (trace.dataloader_us, trace.dataloader_count),
             "in operators": (trace.operators_us or 0.0, 1),
         }
-    return _parts("device's span", [trace.times], trace.idle_us.items(), over_the_bus(trace)) | {
+    return _parts(SPAN, [trace.times], trace.idle_us.items(), over_the_bus(trace)) | {
         "in DataLoader": (trace.dataloader_us, trace.dataloader_count)
     }
 
@@ -144,10 +174,10 @@ def _steps_times(trace: RankTrace) -> Totals:
     loading = {"in DataLoader": (data_us, trace.dataloader_count * len(steps) / max(1, len(trace.steps)))}
     if trace.times is not None:
         idle = [entry for step in steps for entry in step.idle_us.items()]
-        return _parts("step", times, idle, over_the_bus(trace)) | loading
+        return _parts(STEP, times, idle, over_the_bus(trace)) | loading
     ops_us = sum(step.operators_us or 0.0 for step in steps)
     whole_us = sum(time.span_us for time in times)
-    return {"step": (whole_us, len(steps)), **loading, "in operators": (ops_us, len(steps))}
+    return {STEP: (whole_us, len(steps)), **loading, "in operators": (ops_us, len(steps))}
 
 
 def _parts(

@@ -7,7 +7,8 @@ import pytest
 from perfdoctor.diagnosis.trace_comparison import compare
 from perfdoctor.facts.device.device import device_facts
 from perfdoctor.model.note import Note
-from perfdoctor.trace.results import OpUse
+from perfdoctor.trace.parse.columns import Skipped
+from perfdoctor.trace.results import INVALID, OpUse
 from tests.support.rank_traces import copy, host_only, kernel, rank, step, unmarked, use
 
 
@@ -87,6 +88,39 @@ def test_operators_are_compared_by_the_time_of_the_device_or_without_one_of_the_
 def test_without_device_and_steps_the_whole_trace_is_compared():
     plain = replace(host_only(), steps=())
     assert compare([plain], [plain]).times[0].name == "trace"
+
+
+def test_of_a_device_that_one_file_knows_nothing_of_nothing_is_compared():
+    lost = replace(host_only(ops=30), file="lost.json", notes=(INVALID,))
+    op = OpUse("aten::mm", 500, 300_000.0, 50_000.0, 500)
+    found = compare([rank(ops=(op,))], [lost])
+    assert [change.name for change in found.times] == ["step", "in DataLoader"]
+    assert (found.classes, found.kernels) == ((), ())
+    assert found.ops[0].grown_us == pytest.approx(-30_000)  # of the host
+    assert found.notes == (
+        Note("device-not-everywhere", {"files": ["lost.json"]}),
+        Note("of-file", {"file": "lost.json", "note": INVALID}),
+    )
+    assert found.whole is found.times[0]
+    assert compare([unmarked()], [replace(lost, steps=())]).whole is None
+
+
+def test_a_rank_without_its_device_is_no_part_of_a_mean():
+    before = [rank(), replace(host_only(), rank=1)]
+    assert compare(before, [rank()]).kernels == ()
+
+
+@pytest.mark.parametrize("steps", [True, False])
+def test_what_the_report_of_a_file_says_of_damage_and_gaps_is_said_of_both(steps):
+    few = Note("few-launches")
+    before = replace(rank(notes=(few,)), skipped=Skipped(1, 1, "1 event could not be read"))
+    after = replace(before, file="after.json", notes=(few, Note("no-shapes")), skipped=Skipped())
+    sides = (before, after) if steps else (replace(before, steps=()), replace(after, steps=()))
+    assert compare([sides[0]], [sides[1]]).notes == (
+        Note("of-file", {"file": before.file, "note": "1 event could not be read"}),
+        few,
+        Note("of-file", {"file": "after.json", "note": Note("no-shapes")}),
+    )
 
 
 def test_idle_time_is_compared_by_cause():

@@ -24,7 +24,8 @@ def page(comparison: TraceComparison, top: int | None = None) -> Page:
 def _sections(comparison: TraceComparison, rows: int) -> Iterator[Section]:
     yield _title(comparison)
     yield _headline(comparison)
-    yield [_table("Where the time goes", comparison.times)]
+    if any(change.before_us or change.after_us for change in comparison.times):
+        yield [_table("Where the time goes", comparison.times)]
     least_us = UNCHANGED * max((change.before_us for change in comparison.times), default=0.0)
     for heading, changes in (
         ("Device work", comparison.classes),
@@ -59,17 +60,23 @@ def _steps(steps: float) -> str:
 
 
 def _headline(comparison: TraceComparison) -> list[Block]:
-    whole = comparison.times[0]
-    what = "A step takes" if comparison.per_step else f"The {whole.name} takes"
-    before, after = text.seconds(whole.before_us * US), text.seconds(whole.after_us * US)
-    said = f"{what} {before} before and {after} after"
-    if whole.before_us > 0 and whole.after_us > 0:
-        said += f": {text.times(whole.before_us / whole.after_us)} as fast"
-    else:  # one side is timed by its device, the other has none
-        said = "The whole of the two cannot be compared: only one of them holds work of a device"
     unit = "All times are per step and rank." if comparison.per_step else "All times are totals of a rank."
     reason = "" if comparison.per_step else " Steps are not marked on both sides."
-    return [Headline(blocks.strong(said, "yellow"), level=2), Paragraph(blocks.quiet(unit + reason))]
+    said = blocks.strong(_whole(comparison), "yellow")
+    return [Headline(said, level=2), Paragraph(blocks.quiet(unit + reason))]
+
+
+def _whole(comparison: TraceComparison) -> str:
+    """How the whole has changed."""
+    whole = comparison.whole
+    if whole is None:  # some are timed by their device, others have none
+        return "The whole of the two cannot be compared: not all files hold work of a device"
+    if not whole.before_us or not whole.after_us:
+        timeless = "one of them covers" if whole.before_us or whole.after_us else "they cover"
+        return f"The whole of the two cannot be compared: {timeless} no time"
+    what = "A step takes" if comparison.per_step else f"The {whole.name} takes"
+    before, after = text.seconds(whole.before_us * US), text.seconds(whole.after_us * US)
+    return f"{what} {before} before and {after} after: {text.times(whole.before_us / whole.after_us)} as fast"
 
 
 def _table(heading: str, changes: Sequence[Difference]) -> Grid:

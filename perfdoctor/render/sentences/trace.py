@@ -7,6 +7,9 @@ SENTENCES = {
     "warm-up-step": "{step} took much longer than the steps after it and was left out: it warms up",
     "idle-step": "{step}, the last one, ran no operator and was left out: the loop had ended",
     "no-steps-marked": "the trace has no step marks (profiler.step()): shares are of the whole trace",
+    "of-file": "{file}: {note:note}",
+    "device-not-everywhere": "no work of a device is in {files:names}: of devices nothing is compared, and of"
+    " operators the host's time",
     "no-device-events": "no device event was recorded: this is a trace of the CPU",
     "unknown-device": "the peak rates of this device are not known: no shares of its peak",
     "few-launches": "most launches are not in the trace: causes of idle time are unknown",

@@ -8,8 +8,9 @@ import pytest
 from perfdoctor.diagnosis.trace_comparison import compare
 from perfdoctor.render.documents import trace_comparison as comparison_document
 from perfdoctor.render.pages import trace_comparison
+from perfdoctor.trace.results import INVALID
 from tests.support.drawn import drawn
-from tests.support.rank_traces import host_only, kernel, rank, step, unmarked
+from tests.support.rank_traces import host_only, kernel, rank, step, times, unmarked
 
 SLOW = rank(tuple(step(n, span=200, compute=60) for n in range(4)))
 FAST = rank(tuple(step(n, span=100, compute=60) for n in range(4)), kernels=(kernel("new_one", "matmul", 9),))
@@ -37,6 +38,24 @@ def test_a_device_is_not_held_against_none():
     page = drawn(trace_comparison.page(compare([replace(host_only(), steps=())], [unmarked()])))
     assert "cannot be compared" in page
     assert "as fast" not in page
+
+
+def test_traces_without_time_are_not_said_to_lack_a_device():
+    timeless = unmarked(times=times(0, 0), idle_us={}, classes=(), kernels=())
+    page = drawn(trace_comparison.page(compare([timeless], [timeless])))
+    assert "cannot be compared: they cover no time" in page
+    assert "work of a device" not in page
+    assert "Where the time goes" not in page
+    assert "one of them covers no time" in drawn(trace_comparison.page(compare([timeless], [unmarked()])))
+
+
+def test_a_device_whose_work_is_missing_is_not_said_to_be_fast():
+    page = drawn(
+        trace_comparison.page(compare([SLOW], [replace(host_only(), file="b.json", notes=(INVALID,))]))
+    )
+    assert "gone" not in page
+    assert "no work of a device is in b.json" in page
+    assert f"b.json: {INVALID[:20]}" in page
 
 
 def test_new_and_gone_kernels_are_called_so():
