@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -25,6 +25,12 @@ class ProfilerStep:
     name: str
     begin_ns: int
     end_ns: int
+
+
+def edges(steps: Sequence[ProfilerStep]) -> tuple[Ints, Ints]:
+    """When each of n steps begins and ends: two (n,) int64."""
+    begin = np.array([step.begin_ns for step in steps], np.int64)
+    return begin, np.array([step.end_ns for step in steps], np.int64)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.trace.measure.intervals import NS, Spans, either, union
-from perfdoctor.trace.parse.columns import DeviceEvents, DeviceKind, Flags
+from perfdoctor.trace.parse.columns import DeviceEvents, DeviceKind, Flags, Ints
 from perfdoctor.trace.results import Times
 
 
@@ -24,22 +24,28 @@ class Activity:
     end_ns: int  # of the last to end
 
     def times(self, begin_ns: int, end_ns: int) -> Times:
-        """The measures of one stretch of time. Overlaps by |A and B| = |A| + |B| - |A or B|."""
+        """The measures of one stretch of time."""
+        return self.each(np.array([begin_ns]), np.array([end_ns]))[0]
+
+    def each(self, begin_ns: Ints, end_ns: Ints) -> list[Times]:
+        """The same for n stretches of time: two (n,) int64. Overlaps by |A and B| = |A| + |B| - |A or B|."""
         busy, kernels, compute, comm, copies, either = (
-            int(spans.within(begin_ns, end_ns))
+            spans.within(begin_ns, end_ns)
             for spans in (
                 self.busy, self.kernels, self.compute, self.comm, self.copies, self.compute_or_copies,
             )
         )  # fmt: skip
-        return Times(
-            span_us=(end_ns - begin_ns) / NS,
-            busy_us=busy / NS,
-            compute_us=compute / NS,
-            comm_us=comm / NS,
-            overlap_us=(compute + comm - kernels) / NS,
-            copy_us=copies / NS,
-            copy_overlap_us=(compute + copies - either) / NS,
-        )
+        measured = {
+            "span_us": end_ns - begin_ns,
+            "busy_us": busy,
+            "compute_us": compute,
+            "comm_us": comm,
+            "overlap_us": compute + comm - kernels,
+            "copy_us": copies,
+            "copy_overlap_us": compute + copies - either,
+        }
+        rows = zip(*((column / NS).tolist() for column in measured.values()), strict=True)
+        return [Times(**dict(zip(measured, row, strict=True))) for row in rows]
 
 
 def activity(device: DeviceEvents, communication: Flags) -> Activity:

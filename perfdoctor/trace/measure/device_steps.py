@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from perfdoctor.trace.measure.annotations import ProfilerStep
+from perfdoctor.trace.measure.annotations import ProfilerStep, edges
 from perfdoctor.trace.parse.columns import UNKNOWN, Ints, Trace
 
 
@@ -24,10 +24,15 @@ def device_steps(trace: Trace, launching: Ints, steps: Sequence[ProfilerStep]) -
     order = np.argsort(launched_ns, kind="stable")
     launched_ns, done_ns = launched_ns[order], np.maximum.accumulate(trace.device.ends_ns(known)[order])
 
-    def done(at_ns: int) -> int:
-        before = int(np.searchsorted(launched_ns, at_ns))
-        return max(at_ns, int(done_ns[before - 1])) if before else at_ns
+    def done(at_ns: Ints) -> list[int]:
+        before = np.searchsorted(launched_ns, at_ns)
+        at_ns = np.where(before > 0, np.maximum(at_ns, done_ns[before - 1]), at_ns)
+        return [int(time_ns) for time_ns in at_ns]
 
-    worked = [replace(step, begin_ns=done(step.begin_ns), end_ns=done(step.end_ns)) for step in steps]
+    begin_ns, end_ns = map(done, edges(steps))
+    worked = [
+        replace(step, begin_ns=begin, end_ns=end)
+        for step, begin, end in zip(steps, begin_ns, end_ns, strict=True)
+    ]
     # Nothing is left of them where work from before outlasts them all.
     return worked if any(step.begin_ns < step.end_ns for step in worked) else list(steps)

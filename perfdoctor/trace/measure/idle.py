@@ -14,7 +14,7 @@ them happens inside communication kernels, where the device is busy (see collect
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -77,26 +77,30 @@ class Idle:
 
     def within(self, begin_ns: int, end_ns: int) -> Mapping[IdleCause, float]:
         """Microseconds by cause in one stretch of time; only causes that occur."""
-        sums = np.zeros(len(CAUSES), np.int64)
-        for part in self._touched(begin_ns, end_ns):
-            sums += self._charged(part, begin_ns, end_ns).sum(axis=1)
-        return {cause: ns / NS for cause, ns in zip(CAUSES, sums.tolist(), strict=True) if ns}
+        return self.each(np.array([begin_ns]), np.array([end_ns]))[0]
 
-    def by_call(self, stretches: Sequence[tuple[int, int]] | None = None) -> Ints:
-        """(calls,) int64: nanoseconds that the device stood idle for each blocking call.
+    def each(self, begin_ns: Ints, end_ns: Ints) -> list[Mapping[IdleCause, float]]:
+        """The same for n stretches of time: two (n,) int64."""
+        sums = np.zeros((len(begin_ns), len(CAUSES)), np.int64)
+        for gap, stretch in self._touched(begin_ns, end_ns):
+            np.add.at(sums, stretch, self._charged(gap, begin_ns[stretch], end_ns[stretch]).T)
+        return [
+            {cause: ns / NS for cause, ns in zip(CAUSES, row, strict=True) if ns} for row in sums.tolist()
+        ]
 
-        `stretches` of time as begins and ends, else from the first device event to the last. The time charged
-        to COPY and SYNC goes to the call that let the queue run empty or, where none did, to the last one
-        before the gap ended.
+    def by_call(self, begin_ns: Ints, end_ns: Ints) -> Ints:
+        """(calls,) int64: nanoseconds that the device stood idle for each blocking call in stretches of time.
+
+        The time charged to COPY and SYNC goes to the call that let the queue run empty or, where none did, to
+        the last one before the gap ended.
         """
         total = np.zeros(len(self.trace.calls), np.int64)
         culprit = self._culprits()
-        for begin_ns, end_ns in stretches or [(self.device.begin_ns, self.device.end_ns)]:
-            for part in self._touched(begin_ns, end_ns):
-                charged = self._charged(part, begin_ns, end_ns)
-                cost = charged[CAUSES.index(IdleCause.COPY)] + charged[CAUSES.index(IdleCause.SYNC)]
-                solved = culprit[part] != UNKNOWN
-                np.add.at(total, culprit[part][solved], cost[solved])
+        for gap, stretch in self._touched(begin_ns, end_ns):
+            charged = self._charged(gap, begin_ns[stretch], end_ns[stretch])
+            cost = charged[CAUSES.index(IdleCause.COPY)] + charged[CAUSES.index(IdleCause.SYNC)]
+            solved = culprit[gap] != UNKNOWN
+            np.add.at(total, culprit[gap][solved], cost[solved])
         return total
 
     def _culprits(self) -> Ints:
@@ -108,11 +112,15 @@ class Idle:
                 culprit[unsolved] = self._last_blocking(thread, self.gaps.end_ns[unsolved] - 1)
         return culprit
 
-    def _touched(self, begin_ns: int, end_ns: int) -> list[slice]:
-        """The gaps that reach into a stretch of time."""
-        first = int(np.searchsorted(self.gaps.end_ns, begin_ns, side="right"))
-        last = int(np.searchsorted(self.gaps.begin_ns, end_ns))
-        return parts(first, last)
+    def _touched(self, begin_ns: Ints, end_ns: Ints) -> Iterator[tuple[Ints, Ints]]:
+        """The gaps that reach into each of n stretches of time: numbers of both, some at a time."""
+        first = np.searchsorted(self.gaps.end_ns, begin_ns, side="right")
+        count = np.maximum(np.searchsorted(self.gaps.begin_ns, end_ns) - first, 0)
+        until = np.cumsum(count)  # pairs of a gap and a stretch, up to each stretch
+        for part in parts(0, int(count.sum())):
+            pair = np.arange(part.start, part.stop)
+            stretch = np.searchsorted(until, pair, side="right")
+            yield first[stretch] + pair - (until - count)[stretch], stretch
 
     def _gaps(self, call: Ints) -> Gaps:
         """All gaps, and the stretches before the first device event and after the last.
@@ -163,12 +171,12 @@ class Idle:
         place = np.searchsorted(begin, at_ns, side="right") - 1
         return np.where(place >= 0, calls[np.maximum(place, 0)], UNKNOWN)
 
-    def _charged(self, part: slice, begin_ns: int, end_ns: int) -> Ints:
-        """(causes, n) nanoseconds of a part of the gaps, each clipped to [begin, end)."""
+    def _charged(self, gap: Ints, begin_ns: Ints, end_ns: Ints) -> Ints:
+        """(causes, n) nanoseconds of n gaps by their numbers, each clipped to its [begin, end)."""
         gaps = self.gaps
-        begin, end = gaps.begin_ns[part].clip(begin_ns, end_ns), gaps.end_ns[part].clip(begin_ns, end_ns)
-        thread, drained = gaps.thread[part], gaps.drained[part] != UNKNOWN
-        middle = np.clip(gaps.launch_ns[part], begin, end)
+        begin, end = gaps.begin_ns[gap].clip(begin_ns, end_ns), gaps.end_ns[gap].clip(begin_ns, end_ns)
+        thread, drained = gaps.thread[gap], gaps.drained[gap] != UNKNOWN
+        middle = np.clip(gaps.launch_ns[gap], begin, end)
         charged = np.zeros((len(CAUSES), len(begin)), np.int64)
         for number, host in self.hosts.items():
             rows = np.flatnonzero(thread == number)

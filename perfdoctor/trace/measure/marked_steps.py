@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.trace.judged import judged
-from perfdoctor.trace.measure.annotations import Annotations, ProfilerStep
+from perfdoctor.trace.measure.annotations import Annotations, ProfilerStep, edges
 from perfdoctor.trace.measure.device_steps import device_steps
 from perfdoctor.trace.measure.intervals import parts
 from perfdoctor.trace.parse.columns import Ints, Trace
@@ -21,10 +21,6 @@ class MarkedSteps:
     marked: list[ProfilerStep]  # (n,) by the host's time
     worked: list[ProfilerStep]  # (n,) by the device's, where it is known
     begun: list[int]  # (n,) operators and calls of the runtime that began in each
-
-    def each(self) -> Iterator[tuple[ProfilerStep, ProfilerStep, int]]:
-        """Each step with all that is known of it."""
-        return zip(self.marked, self.worked, self.begun, strict=True)
 
     def judged(self, by_device: bool = False) -> list[ProfilerStep]:
         """The steps that what is told per step is of."""
@@ -42,7 +38,7 @@ def marked_steps(trace: Trace, annotated: Annotations, call: Ints, by_device: bo
 def _begun(trace: Trace, annotated: Annotations, steps: Sequence[ProfilerStep]) -> list[int]:
     """How many operators and calls of the runtime began in each step."""
     ops_ns = trace.ops.begin_ns if annotated.ops is None else trace.ops.begin_ns[annotated.ops]
-    bounds = np.array([(step.begin_ns, step.end_ns) for step in steps], np.int64).reshape(-1, 2)
+    bounds = np.stack(edges(steps), axis=1)
     counts = np.zeros(len(steps), np.int64)
     for begin_ns in (ops_ns, trace.calls.begin_ns):
         for part in parts(0, len(begin_ns)):  # sorted as a whole, millions would take as much memory again

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from perfdoctor.model.note import Note, Remark
-from perfdoctor.trace.measure.annotations import Annotations, ProfilerStep, collect_annotations
+from perfdoctor.trace.measure.annotations import Annotations, ProfilerStep, collect_annotations, edges
 from perfdoctor.trace.measure.attention import Attention
 from perfdoctor.trace.measure.blocking_calls import blocking
 from perfdoctor.trace.measure.by_name import events_named
@@ -93,7 +93,7 @@ def measure(trace: Trace) -> RankTrace:
         dataloader_us=loader.total_ns / NS,
         dataloader_count=len(loading),
         sync_us=int(trace.calls.duration_ns[waits.synchronize].sum()) / NS,
-        steps=tuple(_step(*each, active, idle, loader, inside) for each in steps.each()),
+        steps=_steps(steps, active, idle, loader, inside),
         skipped=trace.skipped,
         notes=_notes(trace, call, lost, limits is not None),
         operators_us=inside.total_ns / NS if inside is not None else None,
@@ -173,15 +173,14 @@ def _runtime(trace: Trace) -> Mapping[str, tuple[int, float]]:
 def _idle_by_call(trace: Trace, idle: Idle | None, steps: MarkedSteps) -> Ints:
     if idle is None:
         return np.zeros(len(trace.calls), np.int64)
-    return idle.by_call([(step.begin_ns, step.end_ns) for step in steps.judged(by_device=True)] or None)
+    judged = steps.judged(by_device=True)
+    whole = np.array([idle.device.begin_ns]), np.array([idle.device.end_ns])
+    return idle.by_call(*(edges(judged) if judged else whole))
 
 
 def _spans(steps: Sequence[ProfilerStep]) -> Spans:
     """The time that steps cover."""
-    begin, end = (
-        np.array([getattr(step, edge) for step in steps], np.int64) for edge in ("begin_ns", "end_ns")
-    )
-    return union(begin, end)
+    return union(*edges(steps))
 
 
 def _window(active: Activity, steps: Sequence[ProfilerStep]) -> Times:
@@ -207,25 +206,24 @@ def _inside_operators(trace: Trace, annotated: Annotations, loader: Spans) -> Sp
     return covered(trace.ops, ALL if annotated.ops is None else annotated.ops).minus(loader)
 
 
-def _step(
-    step: ProfilerStep,
-    worked: ProfilerStep,
-    begun: int,
-    active: Activity | None,
-    idle: Idle | None,
-    loader: Spans,
-    inside: Spans | None,
-) -> StepTrace:
-    begin_ns, end_ns = step.begin_ns, step.end_ns
-    on_device = worked.begin_ns, worked.end_ns
-    return StepTrace(
-        name=step.name,
-        begin_ns=begin_ns,
-        times=active.times(*on_device) if active else Times((end_ns - begin_ns) / NS, *[0.0] * 6),
-        dataloader_us=int(loader.within(begin_ns, end_ns)) / NS,
-        idle_us=idle.within(*on_device) if idle else {},
-        operators_us=int(inside.within(begin_ns, end_ns)) / NS if inside is not None else None,
-        begun=begun,
+def _steps(
+    steps: MarkedSteps, active: Activity | None, idle: Idle | None, loader: Spans, inside: Spans | None
+) -> tuple[StepTrace, ...]:
+    """Each step, all measured at once: there may be many thousand."""
+    by_host, on_device = edges(steps.marked), edges(steps.worked)
+    spans_us = ((by_host[1] - by_host[0]) / NS).tolist()
+    columns = zip(
+        steps.marked,
+        active.each(*on_device) if active else [Times(span_us, *[0.0] * 6) for span_us in spans_us],
+        (loader.within(*by_host) / NS).tolist(),
+        idle.each(*on_device) if idle else [{}] * len(spans_us),
+        (inside.within(*by_host) / NS).tolist() if inside is not None else [None] * len(spans_us),
+        steps.begun,
+        strict=True,
+    )
+    return tuple(
+        StepTrace(step.name, step.begin_ns, times, dataloader_us, idle_us, operators_us, begun)
+        for step, times, dataloader_us, idle_us, operators_us, begun in columns
     )
 
 

@@ -52,6 +52,19 @@ def test_begin_and_end_are_those_of_all_events_even_without_a_duration() -> None
     assert (found.begin_ns, found.end_ns, found.busy.total_ns) == (3000, 9000, 4000)
 
 
+def test_stretches_that_are_measured_together_are_those_measured_alone() -> None:
+    made = Recording()
+    for begin in range(0, 40, 10):
+        made.kernel(KERNEL, begin, begin + 4)
+        made.copy(COPY, begin + 3, begin + 6, stream=9)
+    found = activity(made.trace().device, np.zeros(8, bool))
+    begin, end = np.array([0, 3000, 3000, 50_000]), np.array([40_000, 3000, 27_500, 60_000])
+    alone = [found.times(*stretch) for stretch in zip(begin.tolist(), end.tolist(), strict=True)]
+    assert found.each(begin, end) == alone
+    assert [times.busy_us for times in alone] == [24.0, 0.0, 15.0, 0.0]
+    assert found.each(begin[:0], end[:0]) == []
+
+
 def test_memsets_are_copies_not_kernels() -> None:
     made = Recording()
     made.memset(0, 4)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perfdoctor.trace.measure import intervals
 from perfdoctor.trace.measure.measure import measure
 from perfdoctor.trace.results import IdleCause
 from tests.support.traces import Recording
@@ -30,6 +31,27 @@ def test_a_launch_that_was_there_leaves_a_launch_gap() -> None:
     made.launched("a", 0, 5, 10)
     made.launched("b", 2, 14, 20)
     assert causes(made) == {"launch_gap": 4.0}
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 1 << 15])
+def test_a_gap_is_charged_to_each_of_the_steps_that_it_reaches_into(
+    monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(intervals, "PART", at_once)
+    made = Recording()
+    made.launched("a", 0, 5, 10)
+    made.launched("b", 40, 45, 50)
+    made.launched("c", 49, 52, 60)
+    for number, (begin, end) in enumerate([(6, 9), (10, 20), (20, 42), (42, 48), (49, 60)]):
+        made.mark(f"ProfilerStep#{number}", begin, end)
+    host_late, launch_gap = IdleCause.HOST_LATE, IdleCause.LAUNCH_GAP
+    assert [step.idle_us for step in measure(made.trace()).steps] == [
+        {},
+        {host_late: 10.0},
+        {host_late: 20.0, launch_gap: 5.0},
+        {},
+        {launch_gap: 2.0},
+    ]
 
 
 def test_time_inside_a_dataloader_is_a_wait_for_data() -> None:
