@@ -27,6 +27,11 @@ def test_of_a_wait_its_part_is_said():
     assert "wait: worker transfer" in shown(lines((41, Phase.DATA_WAIT, 3.9), wait=WaitPart.TRANSFER))
 
 
+def test_in_a_narrow_terminal_the_phase_gives_way_for_the_place():
+    page = shown(lines((41, Phase.DATA_WAIT, 3.9), wait=WaitPart.TRANSFER), width=40)
+    assert any(line.split()[:4] == ["3.9", "ms", "39%", "train.py:41"] for line in page.splitlines())
+
+
 def test_a_line_that_a_row_above_shows_is_told_apart_by_what_it_runs():
     found = lines((20, Phase.FORWARD, 3.9), (20, Phase.OPTIMIZER, 2.0), runs=("AdamW.step",))
     rows = [line for line in shown(found).splitlines() if "train.py:20" in line]

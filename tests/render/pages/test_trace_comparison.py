@@ -54,6 +54,13 @@ def test_no_change_is_said():
     assert "Kernels: no change" in drawn(trace_comparison.page(compare([SLOW], [SLOW])))
 
 
+@pytest.mark.parametrize("width", range(40, 81, 5))
+def test_names_and_times_are_whole_however_narrow_the_terminal(width):
+    rows = [line.split() for line in drawn(trace_comparison.page(CHANGED), width).splitlines()]
+    assert ["step", "200", "ms", "100", "ms"] in [row[:5] for row in rows]
+    assert ["device", "idle", "140", "ms", "40", "ms"] in [row[:6] for row in rows]
+
+
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_no_line_is_wider_than_the_terminal(width):
     page = drawn(trace_comparison.page(CHANGED), width)
