@@ -27,6 +27,13 @@ def test_a_step_that_was_left_out_is_named():
     assert "ProfilerStep#0 took much longer" in page
 
 
+@pytest.mark.parametrize(("ranks", "told"), [(1, ""), (2, " and 1 more rank"), (3, " and 2 more ranks")])
+def test_several_traces_of_a_side_are_counted(ranks, told):
+    before = [replace(SLOW, rank=number) for number in range(ranks)]
+    line = drawn(trace_comparison.page(compare(before, [FAST]))).splitlines()[2]
+    assert line.split("  ")[2] == f"{SLOW.file}{told}"
+
+
 def test_totals_are_called_totals():
     page = drawn(trace_comparison.page(compare([SLOW], [unmarked()])))
     assert "totals" in page
