@@ -13,6 +13,7 @@ def runs(
 ) -> None:
     """List the saved runs, newest first; a job with several runs is one line, that of its lowest rank."""
     from perfdoctor.cli import output
+    from perfdoctor.model.units import count
     from perfdoctor.render.pages import runs as listing
     from perfdoctor.runs import directory, spans, unended
 
@@ -34,4 +35,5 @@ def runs(
     output.emit(listing.table(rows, output.columns(sys.stdout)), sys.stdout)
     hidden = len(found) - len(groups)
     if hidden:
-        output.emit(f"{hidden:,} more runs hold other ranks of these jobs\n", sys.stdout)
+        verb = "holds" if hidden == 1 else "hold"
+        output.emit(f"{count(hidden, 'more run')} {verb} other ranks of these jobs\n", sys.stdout)

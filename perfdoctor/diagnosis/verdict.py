@@ -29,7 +29,7 @@ from perfdoctor.model.concluded import (
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import GpuFacts, Marker, Phase, StackFacts, StepFacts
 from perfdoctor.model.ranks import DDP, JobFacts
-from perfdoctor.model.units import count
+from perfdoctor.model.units import count, seconds
 
 WORTHWHILE = 0.05  # of wall time; what is avoidable below it is no bottleneck
 BALANCED = 0.05  # two classes this close at the top: neither is the bottleneck
@@ -105,7 +105,7 @@ def too_little(step: StepFacts | None) -> str | None:
     """Why nothing can be concluded from so short a run, or None."""
     if step is None or (step.count >= TOO_FEW_STEPS and step.wall_s >= TOO_SHORT_S):
         return None
-    return f"only {count(step.count, 'step')} seen in {step.wall_s:.1f} s"
+    return f"only {count(step.count, 'step')} seen in {seconds(step.wall_s)}"
 
 
 def _by_phase(step: StepFacts, batch: BatchFacts | None, other: OtherTime) -> dict[Bottleneck, float]:

@@ -17,6 +17,7 @@ class WaitPart(str, Enum):
     COLLATE = "collate"
     TRANSFER = "transfer"  # from a worker to the main process, pinning memory included
     WORKER_START = "worker start-up"  # or their end
+    LOADER = "loader"  # the loader's own work, where no worker is seen to have a part in it
     WORKERS = "workers"  # what the workers did meanwhile was not sampled
 
 

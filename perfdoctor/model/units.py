@@ -14,6 +14,14 @@ def figures(value: float) -> str:
     return text.rstrip("0").rstrip(".") if digits else text
 
 
+def seconds(value_s: float) -> str:
+    """A duration with three figures and the unit that fits: `37.2 ms`."""
+    for unit, size_s in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if abs(value_s) >= 0.9995 * size_s:  # 0.9996 ms is written 1 ms
+            return f"{figures(value_s / size_s)} {unit}"
+    return "0 s" if not value_s else f"{figures(value_s / 1e-9)} ns"
+
+
 def size(value_bytes: float) -> str:
     """An amount of bytes with three figures and the unit that fits: `116 MB`."""
     for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):

@@ -100,7 +100,7 @@ class _Sentence(Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
         """A value as its place in the sentence asks for it."""
         if format_spec.startswith(NUMBER):
-            return f"{value} {format_spec.removeprefix(NUMBER)}{'' if value == 1 else 's'}"
+            return text.count(value, format_spec.removeprefix(NUMBER))
         known = FORMATS.get(format_spec)
         return known(value) if known is not None else str(super().format_field(value, format_spec))
 

@@ -186,13 +186,15 @@ Cell = Words | Bar | Strip
 class Column:
     """A column of a table. A `wide` one takes the room that the others leave.
 
-    It is shown where the page has at least `room` columns, and not as many as `until`.
+    It is shown where the page has at least `room` columns, and not as many as `until`. One that `gives` is
+    left out where too little would be left of the wide one, the last of them first.
     """
 
     heading: Words = ""
     left: bool = False
     wide: bool = False
     fold: bool = False
+    gives: bool = False
     room: int = 0
     until: int | None = None
 
@@ -211,7 +213,11 @@ class Grid:
 
     def shown(self, columns: int) -> Grid:
         """The table on a page of so many columns."""
-        kept = [place for place, column in enumerate(self.columns) if column.is_shown(columns)]
+        return self.of(place for place, column in enumerate(self.columns) if column.is_shown(columns))
+
+    def of(self, places: Iterable[int]) -> Grid:
+        """The table of these columns alone."""
+        kept = tuple(places)
         rows = tuple(tuple(row[place] for place in kept) for row in self.rows)
         return Grid(tuple(self.columns[place] for place in kept), rows, self.marked)
 
@@ -256,6 +262,7 @@ def listed(heading: str, entries: Iterable[str], quietly: bool = False) -> list[
 
 
 def table(heading: str, columns: Sequence[str], rows: Iterable[tuple[Cell, ...]]) -> Grid:
-    """A table with a name, whose first column takes the room that figures leave."""
+    """A table with a name, whose first column takes the room that figures leave; the first of these stays."""
     named = Column(strong(heading), left=True, wide=True)
-    return Grid((named, *(Column(column) for column in columns)), tuple(rows))
+    figures = (Column(column, gives=place > 0) for place, column in enumerate(columns))
+    return Grid((named, *figures), tuple(rows))

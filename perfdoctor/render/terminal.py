@@ -19,6 +19,7 @@ from perfdoctor.render.text import count, escape_control, percent
 WIDEST = 100  # columns; longer lines are hard to read, however wide the terminal
 NARROWEST = 40
 INDENT = 2
+LEAST_WIDE = 14  # columns in which a name can be told from most others
 LONGEST_NAME = 45  # columns of a file name that still leave room for the source beside it
 ROOM = 60  # columns below which levels and what they come to have a line each
 APART = "  "
@@ -184,7 +185,7 @@ def _(block: blocks.Bars, room: int) -> RenderableType:
 
 @_drawn.register
 def _(block: blocks.Grid, room: int) -> RenderableType:
-    block = block.shown(room)
+    block = _fitting(block.shown(room), room)
     wide = any(column.wide for column in block.columns)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, expand=wide, header_style="dim")
     for column in block.columns:
@@ -198,6 +199,26 @@ def _(block: blocks.Grid, room: int) -> RenderableType:
     for place, row in enumerate(block.rows):
         table.add_row(*map(_cell, row), style="bold" if place in block.marked else "")
     return table
+
+
+def _fitting(grid: blocks.Grid, room: int) -> blocks.Grid:
+    """The table without the columns that give way for the wide one, where there are `room` columns."""
+    cells = ([row[place] for row in grid.rows] for place in range(len(grid.columns)))
+    kept = dict(enumerate(map(_least, grid.columns, cells)))
+    for place in reversed(range(len(grid.columns))):
+        if sum(kept.values()) + len(APART) * (len(kept) - 1) <= room:
+            break
+        if grid.columns[place].gives:
+            del kept[place]
+    return grid.of(kept)
+
+
+def _least(column: blocks.Column, cells: Iterable[blocks.Cell]) -> int:
+    """How many columns of the page it needs: those of its longest entry, a wide one no more than some."""
+    texts = [cell for cell in cells if not isinstance(cell, (blocks.Bar, blocks.Strip))]
+    entries = texts if column.wide else [column.heading, *texts]
+    longest = max((_text(entry).cell_len for entry in entries), default=1)
+    return min(longest, LEAST_WIDE) if column.wide else longest
 
 
 def _cell(cell: blocks.Cell) -> RenderableType:

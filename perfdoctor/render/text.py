@@ -12,6 +12,7 @@ from perfdoctor.model.measured import Location, OverheadFacts, RunFacts
 from perfdoctor.model.report import Report
 from perfdoctor.model.units import count as count
 from perfdoctor.model.units import figures as figures
+from perfdoctor.model.units import seconds as seconds
 from perfdoctor.model.units import size as size
 
 NOTHING_GAINED = 1.01  # a speedup below this is no promise of speed
@@ -61,14 +62,6 @@ def _is_plain(letter: str) -> bool:
 
 def _escape(letter: str) -> str:
     return " " if letter in "\t\xa0" else letter.encode("unicode_escape").decode()
-
-
-def seconds(value_s: float) -> str:
-    """A duration with three figures and the unit that fits: `37.2 ms`."""
-    for unit, size_s in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if abs(value_s) >= 0.9995 * size_s:  # 0.9996 ms is written 1 ms
-            return f"{figures(value_s / size_s)} {unit}"
-    return "0 s" if not value_s else f"{figures(value_s / 1e-9)} ns"
 
 
 def duration(value_s: float) -> str:

@@ -23,6 +23,7 @@ from perfdoctor.facts.script.compiling import CompilingFacts
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import StepFacts
+from perfdoctor.model.units import count
 from perfdoctor.tips.catalogue import tip
 
 BREAK_S = 10e-6  # guards, a call and a node of autograd more: 3 to 10 us of a CPU, timed with torch 2.13
@@ -45,11 +46,11 @@ def graph_breaks(step: StepFacts, compiling: CompilingFacts) -> Advice | None:
         f"line {broken.at.line}: {broken.reason}" if broken.at is not None else broken.reason
         for broken in breaks[:SHOWN]
     ]
-    more = [f"and {len(breaks) - SHOWN} more places"] if len(breaks) > SHOWN else []
-    count = f"{len(breaks)} places" if len(breaks) > 1 else "one place"
+    more = [f"and {count(len(breaks) - SHOWN, 'more place')}"] if len(breaks) > SHOWN else []
+    places = f"{len(breaks)} places" if len(breaks) > 1 else "one place"
     return Advice(
         because=(
-            f"a compiled graph breaks at {count}, in steps of {step.mean_s * 1e3:.1f} ms",
+            f"a compiled graph breaks at {places}, in steps of {step.mean_s * 1e3:.1f} ms",
             *reasons,
             *more,
         ),

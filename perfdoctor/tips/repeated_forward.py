@@ -126,7 +126,8 @@ def _takes(found: Sequence[Repeat]) -> str:
     share, only = f"{_share(found):.1%} of the step", found[0]
     backward = "; backward goes through all of them" if any(one.walked for one in found) else ""
     if len(found) > 1:
-        others = f" ({len(found) - SHOWN} more are like these)" if len(found) > SHOWN else ""
+        left = len(found) - SHOWN
+        others = f" ({left} more {'is' if left == 1 else 'are'} like these)" if left > 0 else ""
         return f"all but the first of each take {share}{others}{backward}"
     if only.projections:
         return f"all projections but the first take about {share}{backward}"

@@ -14,10 +14,10 @@ def judged(spans_us: Sequence[float], begun: Sequence[int]) -> range:
     Without a first one that warmed up, and without a last one in which nothing was done.
     """
     stop = len(spans_us) - _ends_idle(begun)
-    return range(_warms_up(spans_us[:stop]), stop)
+    return range(warms_up(spans_us[:stop]), stop)
 
 
-def _warms_up(spans_us: Sequence[float]) -> bool:
+def warms_up(spans_us: Sequence[float]) -> bool:
     """Whether the first step is much longer than those after it."""
     if len(spans_us) <= OTHERS:
         return False

@@ -45,6 +45,12 @@ def test_runs_of_one_job_are_one_line_that_of_its_lowest_rank(saved, folder, per
     assert listed[-1] == "2 more runs hold other ranks of these jobs"
 
 
+def test_a_job_of_two_runs_hides_one(folder, perfdoctor):
+    write_job(folder / ".perfdoctor" / "runs", ranks=2, steps=5, per_task=True, job_id="slurm 7.0")
+    last = perfdoctor("runs").stdout.splitlines()[-1]
+    assert last == "1 more run holds other ranks of these jobs"
+
+
 def test_many_runs_are_listed_without_looking_further_into_them(saved, folder):
     for number in range(3):
         saved(f"2026010{number}-030405-run", started_epoch_s=1e6 * number)

@@ -269,7 +269,9 @@ def test_too_few_steps_are_no_verdict(count):
 
 
 def test_too_short_a_run_is_no_verdict():
-    assert conclusion(step(count=90, data_wait=6, forward=4)).verdict is Verdict.INCONCLUSIVE
+    found = conclusion(step(count=90, data_wait=6, forward=4))
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.because[0] == "only 90 steps seen in 900 ms"
 
 
 def test_few_steps_are_a_guess():

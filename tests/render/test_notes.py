@@ -38,6 +38,8 @@ def test_values_that_look_like_places_in_a_sentence_are_none():
     ("note", "sentence"),
     [
         (Note("broken-lines", {"file": "a.jsonl", "count": 1}), "a.jsonl: 1 broken line left out"),
+        (Note("more-problems", {"count": 1}), "1 more problem with its files"),
+        (Note("more-problems", {"count": 1200}), "1,200 more problems with its files"),
         (Note("broken-lines", {"file": "a.jsonl", "count": 2}), "a.jsonl: 2 broken lines left out"),
         (
             Note("of-folder", {"folder": "node1", "problem": Note("cut-short", {"file": "steps.rank3.bin"})}),

@@ -36,6 +36,24 @@ def test_columns_of_a_table_are_shown_where_there_is_room_for_them():
     assert "narrow" in drawn(table, width=60)
 
 
+def test_figures_of_a_table_give_way_for_its_names_the_last_of_them_first():
+    rows = [("a_kernel_of_a_name", "12.5 ms", "12%", "12.1 TFLOP/s, 77% of peak"), ("b", "1 s", "1%", "")]
+    table = blocks.table("Kernels", ["time", "share", "reached"], rows)
+    shown = {width: drawn(table, width=width).splitlines()[1:3] for width in (40, 60, 80)}
+    assert shown[80][0].split() == ["Kernels", "time", "share", "reached"]
+    assert shown[60][0].split() == shown[40][0].split() == ["Kernels", "time", "share"]
+    assert all(lines[1].split()[:3] == ["a_kernel_of_a_name", "12.5", "ms"] for lines in shown.values())
+
+
+def test_the_first_figure_of_a_table_stays_however_long_it_is():
+    table = blocks.table("Kernels", ["time", "share"], [("a" * 30, "1" * 26, "12%")])
+    assert drawn(table, width=40).splitlines()[2].split() == ["aaaaaaa…", "1" * 26]
+
+
+def test_a_table_without_rows_has_its_headings():
+    assert drawn(blocks.table("Kernels", ["time"], [])).split() == ["Kernels", "time"]
+
+
 def test_levels_and_strips_are_as_long_as_there_is_room():
     strip = blocks.Strip((("x", "green", 0.25), ("y", "red", 0.25)))
     assert "".join(letters for letters, _ in strip.cells(40)) == "x" * 10 + "y" * 10

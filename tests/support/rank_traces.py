@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 from perfdoctor.model.measured import Location
@@ -191,7 +192,7 @@ def launches(count: int = 1000, queue: float = 5.0, delay: float = 20.0) -> Laun
 
 def rank(steps: tuple[StepTrace, ...] = (), **given: Any) -> RankTrace:
     """The trace of one rank: five steps of 100 ms on a V100, 60 ms of them computing, unless given."""
-    steps = steps or tuple(step(number) for number in range(3, 8))
+    steps = _in_turn(steps or tuple(step(number) for number in range(3, 8)))
     total = [sum(getattr(entry.times, name) for entry in steps) for name in Times.__dataclass_fields__]
     idle: dict[IdleCause, float] = {}
     for entry in steps:
@@ -237,6 +238,13 @@ def rank(steps: tuple[StepTrace, ...] = (), **given: Any) -> RankTrace:
         "skipped": Skipped(),
     }
     return RankTrace(**(fields | given))
+
+
+def _in_turn(steps: tuple[StepTrace, ...]) -> tuple[StepTrace, ...]:
+    """The steps one right after the other, as a host marks them whose device keeps up."""
+    ends_us = accumulate((entry.times.span_us for entry in steps), initial=0.0)
+    begins_ns = (steps[0].begin_ns + round(1e3 * us) for us in ends_us)
+    return tuple(replace(entry, begin_ns=begin) for entry, begin in zip(steps, begins_ns, strict=False))
 
 
 def unmarked(**given: Any) -> RankTrace:

@@ -28,6 +28,10 @@ def test_names_the_places_where_a_short_step_breaks():
     assert gain(advice).likely == pytest.approx(1 / 0.95)
 
 
+def test_a_single_place_more_is_one():
+    assert tip(STEP, facts(4)).because[-1] == "and 1 more place"
+
+
 def test_fires_at_the_threshold_and_is_silent_just_under_it():
     assert tip(STEP, facts(2)) is not None
     assert tip(STEP, facts(1)) is None

@@ -102,6 +102,7 @@ def test_more_than_three_are_counted():
     because = tip(run(), TWICE, together(*each)).because
     assert because[3] == "all but the first of each take 10.0% of the step (2 more are like these)"
     assert len(because) == 4
+    assert "(1 more is like these)" in tip(run(), TWICE, together(*each[:4])).because[3]
 
 
 def test_one_that_differs_by_chance_stands_alone():

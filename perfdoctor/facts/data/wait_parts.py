@@ -12,6 +12,9 @@ from perfdoctor.model.lines import WaitPart
 
 LOADER = re.compile(r"torch[/\\]utils[/\\]data[/\\]dataloader\.py$")
 SAMPLER = re.compile(r"torch[/\\]utils[/\\]data[/\\]sampler\.py$")
+# Functions of the loader that it has workers for, or not; older Pythons do not tell the class of one.
+WITH_WORKERS = re.compile(r"_MultiProcessing|(?:^|\.)_(?:(?:try_)?get_data|process_data|try_put_index)$")
+ALONE = "_SingleProcess"
 STARTS = re.compile(r"(?:^|\.)(?:__init__|_get_iterator|_shutdown_workers|__del__)$")
 
 
@@ -21,11 +24,16 @@ def of_main(frames: Sequence[Frame]) -> WaitPart:
     if fetches:
         return _making(frames[fetches[-1] + 1 :])
     loader = [frame for frame in frames if LOADER.search(frame.file)]
-    if any(STARTS.search(frame.function) for frame in loader):
+    starts = any(STARTS.search(frame.function) for frame in loader)
+    if starts and not any(ALONE in frame.function for frame in loader):
         return WaitPart.WORKER_START
     if any(SAMPLER.search(frame.file) or frame.name == "_next_index" for frame in frames):
         return WaitPart.SAMPLER
-    return WaitPart.WORKERS if polls(frames) and not unpacks(frames) else WaitPart.TRANSFER
+    if polls(frames) and not unpacks(frames):
+        return WaitPart.WORKERS
+    has_workers = any(WITH_WORKERS.search(frame.function) for frame in loader)
+    takes = any(QUEUE.search(frame.file) for frame in frames)
+    return WaitPart.TRANSFER if has_workers or takes else WaitPart.LOADER
 
 
 def of_worker(frames: Sequence[Frame]) -> WaitPart | None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
+from perfdoctor.facts.device.judged_steps import judged_steps as judged_steps
+from perfdoctor.facts.device.judged_steps import left_out as left_out
 from perfdoctor.facts.device.round_trips import for_anything_else
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import ConstantCopyLine, Location
-from perfdoctor.model.note import Note
-from perfdoctor.trace.judged import judged
 from perfdoctor.trace.results import (
     ON_BUS,
     AttentionUse,
@@ -29,7 +29,6 @@ from perfdoctor.trace.results import (
     MatrixUse,
     RankTrace,
     RoundTrip,
-    StepTrace,
     Times,
     WorkUse,
 )
@@ -219,23 +218,6 @@ def per_step_ms(us: float, steps: int | None) -> str:
 def without(low: float, likely: float, high: float) -> Gain:
     """The speedups if these shares of the time were gone; below 0, added."""
     return Gain(*(1.0 / (1.0 - min(share, REMOVABLE)) for share in (low, likely, high)))
-
-
-def judged_steps(steps: Sequence[StepTrace]) -> tuple[StepTrace, ...]:
-    """The steps that what is told per step is of."""
-    numbers = judged([step.times.span_us for step in steps], [step.begun for step in steps])
-    return tuple(steps[numbers.start : numbers.stop])
-
-
-def left_out(trace: RankTrace) -> list[Note]:
-    """Which steps are not judged, and why."""
-    kept = judged_steps(trace.steps)
-    if not kept:
-        return []
-    notes = [Note("warm-up-step", {"step": trace.steps[0].name})] if kept[0] is not trace.steps[0] else []
-    if kept[-1] is not trace.steps[-1]:
-        notes.append(Note("idle-step", {"step": trace.steps[-1].name}))
-    return notes
 
 
 def device_facts(trace: RankTrace) -> DeviceFacts | None:

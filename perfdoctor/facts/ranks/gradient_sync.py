@@ -116,43 +116,40 @@ def sync_facts(
 ) -> GradientSyncFacts | None:
     """Of the median rank, of two the one that waits, or None where nothing was timed.
 
-    `wrapper`: what the model is wrapped in. `contention_s`, per step, of the shown rank's transfer is not the
-    link's: other programs had the cores.
+    All figures of collectives are that one rank's, so that the kinds and what they exchange are parts of the
+    whole. `wrapper`: what the model is wrapped in. `contention_s`, per step, of the shown rank's transfer is
+    not the link's: other programs had the cores.
     """
     timed = [flow for flow in flows if not flow.untimed]
     if not timed:
         return None
-
-    def middle(name: str) -> float:
-        return float(median_high(getattr(flow, name) for flow in timed))
-
-    busy_s, blocked_s = middle("busy_s"), middle("blocked_s")
+    flow = sorted(timed, key=lambda flow: (flow.busy_s, flow.blocked_s))[len(timed) // 2]
+    busy_s, blocked_s = flow.busy_s, flow.blocked_s
     waiting_s = min(blocked_s, median_high(rank.waiting_s for rank in ranks)) if skews else 0.0
     most = max(skews, key=lambda who: max(flow.groups.get(who, 0.0) for flow in timed), default=None)
     moving_s = busy_s * skews[most].moving_busy if most is not None else busy_s
-    first = timed[0]
     kind = wrapper.get("kind")
-    named = str(kind) if kind and (first.ddp or kind in ("FSDP", "FullyShardedDataParallel")) else None
-    costliest = max(first.by_kind, key=lambda name: first.by_kind[name][2])
-    passes = sum(figures[1] * RING.get(name, 0.0) for name, figures in first.by_kind.items())
-    sent = passes * (first.ranks - 1) / first.ranks
-    own, own_calls, own_bytes = first.own
+    named = str(kind) if kind and (flow.ddp or kind in ("FSDP", "FullyShardedDataParallel")) else None
+    costliest = max(flow.by_kind, key=lambda name: flow.by_kind[name][2])
+    passes = sum(figures[1] * RING.get(name, 0.0) for name, figures in flow.by_kind.items())
+    sent = passes * (flow.ranks - 1) / flow.ranks
+    own, own_calls, own_bytes = flow.own
     sync = GradientSyncFacts(
         exposed=0.0,
         all=0.0,
         each_s=0.0,
-        kind=named or (DDP if first.ddp else costliest),
-        ranks=first.ranks,
-        exchanges=middle("exchanges"),
-        buckets=middle("buckets"),
-        bytes=round(middle("bytes")),
+        kind=named or (DDP if flow.ddp else costliest),
+        ranks=flow.ranks,
+        exchanges=flow.exchanges,
+        buckets=flow.buckets,
+        bytes=round(flow.bytes),
         busy_s=busy_s,
         moving_s=moving_s,
         exposed_s=blocked_s - waiting_s,
         waiting_s=waiting_s,
         hidden=max(0.0, 1.0 - blocked_s / busy_s) if busy_s > 0 else 0.0,
         bus_bytes_per_s=sent / moving_s if sent and moving_s > 0 else None,
-        by_kind=first.by_kind,
+        by_kind=flow.by_kind,
         at=location(wrapper.get("at")),
         own=own,
         own_calls=own_calls,

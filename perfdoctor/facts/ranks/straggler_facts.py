@@ -10,7 +10,7 @@ from perfdoctor.facts.device.charged import attributed_shares
 from perfdoctor.facts.device.device import DeviceFacts, device_facts
 from perfdoctor.facts.given import AllRanks
 from perfdoctor.facts.ranks.dealing import dealing_lines
-from perfdoctor.facts.ranks.straggler import MOST
+from perfdoctor.facts.ranks.straggler import MOST, NOTICEABLE
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.script.model_and_optimizers import files_of
 from perfdoctor.facts.user_source.parse import Sources
@@ -54,6 +54,9 @@ def of_traces(ranks: Sequence[RankTrace], together: MatchedCollectives | None) -
     most = MOST + (1 - MOST) / len(together.ranks)  # as where timers tell
     if device is None or not others or part.caused_us <= most * all_us:
         return None
+    wait = median(_exposed(other.waiting_us, its_trace) for other, its_trace in by_rank.values())
+    if wait < NOTICEABLE:
+        return None
     per_step = all(one.steps for one in (device, *others))
     cause, excess_s = _excess(device, others, per_step)
     return Straggler(
@@ -62,7 +65,7 @@ def of_traces(ranks: Sequence[RankTrace], together: MatchedCollectives | None) -
         matched=together.matched,
         last=part.last / together.matched,
         caused=part.caused_us / all_us,
-        wait=median(_exposed(other.waiting_us, its_trace) for other, its_trace in by_rank.values()),
+        wait=wait,
         cause=cause,
         excess_s=excess_s,
         per_step=per_step,

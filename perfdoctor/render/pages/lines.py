@@ -17,7 +17,7 @@ LONGEST_NAME = 28  # columns of a file name that leave room for the source besid
 COLUMNS = (
     Column("each step"),
     Column(),
-    Column("phase", left=True),
+    Column("phase", left=True, gives=True),
     Column("line (library code it calls included)", left=True, wide=True),
 )
 

@@ -49,7 +49,7 @@ def _result(net: Net) -> Iterator[Block]:
 
 def _sizes(net: Net) -> list[Block]:
     """A row for each size; the bars are shares of the best bus bandwidth."""
-    figures = (Column(name) for name in ("takes", "half within", "bandwidth", "bus"))
+    figures = (Column(name, gives=name != "takes") for name in ("takes", "half within", "bandwidth", "bus"))
     columns = (Column(blocks.strong("an all-reduce of"), left=True), *figures, Column(left=True, wide=True))
     best = max(map(net.bus_bytes_per_s, net.exchanges))
     rows = tuple(

@@ -68,7 +68,8 @@ def _verdict(curve: LoaderCurve) -> list[Block]:
 
 def _settings(curve: LoaderCurve) -> list[Block]:
     """A row for each setting; the bars are shares of the best."""
-    figures = (Column(name) for name in ("warm", "cold", "no reads", "CPU", "start", "memory"))
+    names = ("warm", "cold", "no reads", "CPU", "start", "memory")
+    figures = (Column(name, gives=name != "warm") for name in names)
     columns = (Column(blocks.strong("workers"), left=True), Column(left=True, wide=True), *figures)
     top = max(rate.batches_per_s for one in curve.settings if (rate := curve.rate(one)) is not None)
     rows = tuple(_row(curve, setting, top) for setting in curve.settings)

@@ -8,7 +8,7 @@ from perfdoctor.model.trial import Scaled, Trial, is_narrow
 from perfdoctor.render import page as blocks
 from perfdoctor.render import text
 from perfdoctor.render.notes import worded
-from perfdoctor.render.page import Block, Paragraph, Section
+from perfdoctor.render.page import Block, Column, Grid, Paragraph, Section
 from perfdoctor.render.pages import trial_words
 
 UNKNOWN = "-"
@@ -74,14 +74,18 @@ def next_steps(trial: Trial, cwd: str) -> Iterator[tuple[str, str | None]]:
 
 def _table(trial: Trial) -> list[Block]:
     """A row for each number of ranks."""
-    columns = ["a step", "samples/s", "speedup", "efficiency"]
+    columns = (
+        Column(blocks.strong("ranks"), left=True, wide=True),
+        *(Column(name, gives=True) for name in ("a step", "samples/s")),
+        *(Column(name) for name in ("speedup", "efficiency")),
+    )
     level = next((verdict.confidence for verdict in trial.verdicts if verdict.confidence), None)
     ranges = f" Ranges are {text.percent(level)} confidence intervals." if level else ""
     told = (
         f"Each rank with the batches of one. Speedup is that of the job against "
         f"{text.count(trial.scaling[0].ranks, 'rank')}, efficiency that over the ranks it takes.{ranges}"
     )
-    return [blocks.table("ranks", columns, map(_row, trial.scaling)), Paragraph(blocks.quiet(told))]
+    return [Grid(columns, tuple(map(_row, trial.scaling))), Paragraph(blocks.quiet(told))]
 
 
 def _row(point: Scaled) -> tuple[str, ...]:

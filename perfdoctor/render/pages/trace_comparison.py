@@ -52,7 +52,7 @@ def _title(comparison: TraceComparison) -> list[Block]:
 
 
 def _files(files: Sequence[str]) -> str:
-    return files[0] + (f" and {len(files) - 1} more ranks" if len(files) > 1 else "")
+    return files[0] + (f" and {text.count(len(files) - 1, 'more rank')}" if len(files) > 1 else "")
 
 
 def _steps(steps: float) -> str:

@@ -124,8 +124,8 @@ def _measured(trial: Trial) -> list[Block]:
     on_device = any(execution.device_bytes for execution in all_of)
     columns = (
         Column(blocks.strong("Measured"), left=True, wide=True, fold=True),
-        Column("samples/s" if per_sample else "a step"),
-        Column("device" if on_device else "memory"),
+        Column("samples/s" if per_sample else "a step", gives=True),
+        Column("device" if on_device else "memory", gives=True),
         Column("speedup", until=WITH_RANGES),
         Column("speedup", room=WITH_RANGES),
         Column(left=True),

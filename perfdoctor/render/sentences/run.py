@@ -79,7 +79,7 @@ SENTENCES = {
     "part-of-job": "{ranks:ranks} of {world:,}; the report of all: perfdoctor report {folder}",
     "earlier-start": "{folder}: {ranks:ranks} of an earlier start of the job left out",
     "of-folder": "{folder}: {problem:note}",
-    "more-problems": "{count:,} more problems with its files",
+    "more-problems": "{count:n more problem} with its files",
     "one-rank-recorded": "only one of {world} ranks recorded its gradient syncs:"
     " wait and transfer time cannot be told apart",
     "no-common-collective": "no collective was found on every rank: wait and transfer time cannot be told"

@@ -5,6 +5,8 @@ from __future__ import annotations
 SENTENCES = {
     "judged-file": "verdict and findings are for {name}, {why}",
     "warm-up-step": "{step} took much longer than the steps after it and was left out: it warms up",
+    "lagging-step": "{step} took the device much longer than the steps after it, but not its host, and was"
+    " left out: the device was still busy when its mark ended",
     "idle-step": "{step}, the last one, ran no operator and was left out: the loop had ended",
     "no-steps-marked": "the trace has no step marks (profiler.step()): shares are of the whole trace",
     "of-file": "{file}: {note:note}",

@@ -13,6 +13,9 @@ from perfdoctor.trace.measure.intervals import NS
 from perfdoctor.trace.parse.columns import UNKNOWN, Flags, Floats, ProcessGroup, Trace
 from perfdoctor.trace.results import Collectives, RankTrace
 
+# Of a duration: what older profilers write in whole microseconds. Kernels that differ by no more ended a tie.
+RESOLUTION_US = 1.0
+
 
 @dataclass(frozen=True)
 class RankWait:
@@ -22,7 +25,7 @@ class RankWait:
     comm_us: float  # inside its collectives that were matched
     waiting_us: float  # of it, for ranks that entered later: the device counts as busy
     caused_us: float  # how long all others waited for this one
-    last: int  # how many of the collectives it entered last
+    last: int  # how many of the collectives it entered last, it alone
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,8 @@ def match_collectives(ranks: Sequence[RankTrace]) -> MatchedCollectives | None:
 
     The n-th kernel of a name in a group on one rank belongs to the n-th of these on the group's other ranks;
     those whose counts differ are left out. All ranks leave a collective together, so the rank with the
-    shortest kernel entered last, and what the others' took longer they waited. No common clock is needed.
+    shortest kernel entered last, and what the others' took longer they waited; for several of one length
+    they waited in equal parts. No common clock is needed.
     """
     if len(ranks) < 2:
         return None
@@ -89,10 +93,18 @@ def match_collectives(ranks: Sequence[RankTrace]) -> MatchedCollectives | None:
 
 def _waits(duration: Floats) -> Floats:
     """(4, ranks) of (ranks, n) durations: in collectives, waiting, made the others wait, times last."""
-    waiting, last = duration - duration.min(axis=0), duration.argmin(axis=0)
-    caused = np.bincount(last, weights=waiting.sum(axis=0), minlength=len(duration))
-    times_last = np.bincount(last, minlength=len(duration))
-    return np.stack([duration.sum(axis=1), waiting.sum(axis=1), caused, times_last])
+    waiting = duration - duration.min(axis=0)
+    waiting[waiting <= RESOLUTION_US] = 0.0
+    last = waiting == 0.0
+    of_each = last / last.sum(axis=0)  # 1 where it was alone
+    return np.stack(
+        [
+            duration.sum(axis=1),
+            waiting.sum(axis=1),
+            of_each @ waiting.sum(axis=0),
+            (of_each == 1.0).sum(axis=1),
+        ]
+    )
 
 
 def _by_key(kernels: Collectives) -> dict[Key, list[float]]:

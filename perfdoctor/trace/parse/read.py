@@ -21,8 +21,10 @@ SEPARATOR = re.compile(rb"\}\s*,\s*(?=\{)")
 # Where events part in text that is no valid JSON.
 RESUMPTION = re.compile(rf"\}}\s*,\s*(?={EVENT_BEGIN})".encode())
 ATTEMPTS = 16  # separators tried from the end of a piece; those inside arguments are no borders of events
-# `worker-0_1234.` is a host's name and a process id, as torch's own handler names its files.
-RANK_IN_NAME = re.compile(r"(?:rank[-_]?(\d+)|worker[-_]?(\d+)(?!\d|_\d+\.))", re.IGNORECASE)
+RANK_IN_NAME = re.compile(r"rank[-_]?(\d+)", re.IGNORECASE)
+# `worker-0_1234.` and `worker-0.lab.org_1234.` are a host's name and a process id: torch's own handler names
+# files so.
+WORKER_IN_NAME = re.compile(r"worker[-_]?(\d+)(?!\d|[a-z\d.-]*_\d+\.)", re.IGNORECASE)
 BROKEN_END = re.compile(rf'\}}(?=\s*,\s*{EVENT_BEGIN}|\s*\]\s*(?:,\s*"|\}}?\s*$))')
 BETWEEN = re.compile(r"[\s,]*")
 ABOUT = re.compile(r'"(deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:\s*')  # that are of use here
@@ -158,8 +160,9 @@ class _Reader:
         about = self._about()
         distributed = about.get("distributedInfo")
         distributed = distributed if isinstance(distributed, dict) else {}
-        named = RANK_IN_NAME.search(self.source.path.name)
-        rank = whole(distributed.get("rank"), int(named[1] or named[2]) if named else UNKNOWN)
+        name = self.source.path.name
+        named = RANK_IN_NAME.search(name) or WORKER_IN_NAME.search(name)
+        rank = whole(distributed.get("rank"), int(named[1]) if named else UNKNOWN)
         world_size = whole(distributed.get("world_size"))
         return Trace(
             file=str(self.source.path),

@@ -47,6 +47,13 @@ def test_of_two_ranks_the_one_that_waits_tells_how_long():
     assert (found.busy_s, found.moving_s, found.exposed_s) == pytest.approx((0.010, 0.003, 0.002), rel=1e-2)
 
 
+@pytest.mark.parametrize("late", [0, 1, 2])
+def test_kinds_of_collectives_are_parts_of_the_whole_whichever_rank_is_late(late):
+    found = exchange(*({"data_wait": 7.0} if rank == late else {} for rank in range(3)))
+    assert found.busy_s == pytest.approx(0.010, rel=1e-2)
+    assert found.by_kind["all_reduce"] == pytest.approx((1.0, found.bytes, found.busy_s), rel=1e-6)
+
+
 def test_of_several_collectives_the_time_is_covered_once_and_told_by_kind():
     calls = ({"op": 2, "flags": 1, "bytes": 8_000_000}, {"op": 3, "flags": 1, "bytes": 4_000_000})
     found = exchange(calls=calls, hidden=0.0)

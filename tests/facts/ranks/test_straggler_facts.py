@@ -44,8 +44,13 @@ def test_its_cause_is_what_takes_it_longer_than_the_median_rank():
 
 
 def test_waiting_that_computing_hides_does_not_count():
-    hidden = rank(tuple(step(n, compute=90, comm=50, overlap=50) for n in range(5)), rank=0)
-    assert of_traces((hidden, LATE, replace(hidden, rank=2)), FOUND).wait == 0
+    hidden = rank(tuple(step(n, compute=80, comm=50, overlap=40) for n in range(5)), rank=0)
+    assert of_traces((hidden, LATE, replace(hidden, rank=2)), FOUND).wait == pytest.approx(0.1)
+
+
+def test_a_rank_that_nobody_waits_for_noticeably_is_not_late():
+    hidden = rank(tuple(step(n, compute=90, comm=50, overlap=49.5) for n in range(5)), rank=0)
+    assert of_traces((hidden, LATE, replace(hidden, rank=2)), FOUND) is None
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,12 @@ def test_a_line_is_shown_with_its_time_its_share_its_phase_and_its_source():
 def test_of_a_wait_its_part_is_said():
     assert "wait: sampler" in shown(lines((41, Phase.DATA_WAIT, 3.9), wait=WaitPart.SAMPLER))
     assert "wait: worker transfer" in shown(lines((41, Phase.DATA_WAIT, 3.9), wait=WaitPart.TRANSFER))
+    assert "wait: loader" in shown(lines((41, Phase.DATA_WAIT, 3.9), wait=WaitPart.LOADER))
+
+
+def test_in_a_narrow_terminal_the_phase_gives_way_for_the_place():
+    page = shown(lines((41, Phase.DATA_WAIT, 3.9), wait=WaitPart.TRANSFER), width=40)
+    assert any(line.split()[:4] == ["3.9", "ms", "39%", "train.py:41"] for line in page.splitlines())
 
 
 def test_a_line_that_a_row_above_shows_is_told_apart_by_what_it_runs():

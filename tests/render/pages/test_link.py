@@ -20,6 +20,11 @@ def test_the_page_shows_the_curve_and_what_it_comes_to() -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_in_a_narrow_terminal_sizes_and_times_are_whole() -> None:
+    rows = [line.split() for line in drawn(link.page(nets.LOCAL), 40).splitlines()]
+    assert ["1.05", "MB", "1.15", "ms"] in [row[:4] for row in rows]
+
+
 def test_names_from_elsewhere_are_harmless() -> None:
     odd = replace(nets.LOCAL, hosts=("a\x1b[2J", "b\x1b[2J"), device="x\x1b[1m", ended="y\x1b[1m")
     assert "\x1b" not in drawn(link.page(odd))

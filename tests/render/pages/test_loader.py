@@ -24,6 +24,12 @@ def test_no_line_is_wider_than_the_page(width):
     assert max(map(len, drawn(loader.page(CURVE), width).splitlines())) <= min(width, 100)
 
 
+def test_in_a_narrow_terminal_workers_and_their_rates_are_whole():
+    rows = [line.split() for line in drawn(loader.page(CURVE), 40).splitlines()]
+    assert ["0", "now"] in [row[:2] for row in rows]
+    assert any(row[:2] == ["4", "knee"] and "40" in row for row in rows)
+
+
 def test_the_page_holds_the_curve_the_batch_and_the_change():
     page = drawn(loader.page(CURVE))
     rows = {line.split()[0]: line for line in page.splitlines() if line.strip()[:1].isdigit()}

@@ -28,6 +28,11 @@ def test_the_page_shows_the_curve_what_bounds_it_and_what_to_type() -> None:
     assert max(map(len, page.splitlines())) <= 80
 
 
+def test_in_a_narrow_terminal_the_table_has_ranks_and_speedups() -> None:
+    rows = [line.split() for line in drawn(trial.page(made.scaled(), HERE), 40).splitlines()]
+    assert ["2", "1.7×", "(1.6–1.8×)", "85%", "(80–90%)"] in rows
+
+
 def test_a_number_of_ranks_that_was_not_measured_is_no_result() -> None:
     more = Scaled(8, 0.09, None, Gain(4.0, 5.0, 6.0), Gain(0.5, 0.6, 0.7), bound="no cores", expected=True)
     page = drawn(trial.page(made.scaled(scaling=(ALONE, TWO, more)), HERE))

@@ -58,6 +58,14 @@ def test_no_line_is_wider_than_the_terminal_or_than_one_can_read(trace, width):
     assert max(map(len, lines)) <= min(width, terminal.WIDEST)
 
 
+@pytest.mark.parametrize("width", range(40, 81, 4))
+def test_names_and_times_of_tables_are_whole_however_narrow_the_terminal(width):
+    rows = [line.split() for line in shown(width=width).splitlines()]
+    assert ["matmul", "200", "ms"] in [row[:3] for row in rows]
+    assert ["pointwise", "100", "ms"] in [row[:3] for row in rows]
+    assert ["HtoD,", "pageable", "30", "ms"] in [row[:4] for row in rows]
+
+
 def test_one_rank_fits_a_screen_or_so():
     many = replace(
         FULL,

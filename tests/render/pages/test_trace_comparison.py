@@ -28,6 +28,13 @@ def test_a_step_that_was_left_out_is_named():
     assert "ProfilerStep#0 took much longer" in page
 
 
+@pytest.mark.parametrize(("ranks", "told"), [(1, ""), (2, " and 1 more rank"), (3, " and 2 more ranks")])
+def test_several_traces_of_a_side_are_counted(ranks, told):
+    before = [replace(SLOW, rank=number) for number in range(ranks)]
+    line = drawn(trace_comparison.page(compare(before, [FAST]))).splitlines()[2]
+    assert line.split("  ")[2] == f"{SLOW.file}{told}"
+
+
 def test_totals_are_called_totals():
     page = drawn(trace_comparison.page(compare([SLOW], [unmarked()])))
     assert "totals" in page
@@ -79,6 +86,13 @@ def test_what_rounds_to_no_change_has_no_sign(after, written):
 
 def test_no_change_is_said():
     assert "Kernels: no change" in drawn(trace_comparison.page(compare([SLOW], [SLOW])))
+
+
+@pytest.mark.parametrize("width", range(40, 81, 5))
+def test_names_and_times_are_whole_however_narrow_the_terminal(width):
+    rows = [line.split() for line in drawn(trace_comparison.page(CHANGED), width).splitlines()]
+    assert ["step", "200", "ms", "100", "ms"] in [row[:5] for row in rows]
+    assert ["device", "idle", "140", "ms", "40", "ms"] in [row[:6] for row in rows]
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])

@@ -23,6 +23,11 @@ def test_no_line_is_wider_than_the_page(trial, width):
     assert max(map(len, shown(trial, width, cwd=HERE).splitlines())) <= min(width, 100)
 
 
+def test_in_a_narrow_terminal_the_table_has_names_and_speedups():
+    rows = [line.split() for line in shown(made.trial(made.FASTER), 40).splitlines()]
+    assert ["--workers", "4", "1.9×", "faster"] in rows
+
+
 def test_one_variant_is_told_from_verdict_to_what_to_type():
     page = shown(made.trial(made.FASTER), 80, cwd=HERE)
     lines = [line.strip() for line in page.splitlines() if line.strip()]

@@ -35,6 +35,24 @@ def test_the_rank_with_the_shortest_kernel_was_waited_for() -> None:
     assert [wait.last for wait in found.ranks] == [0, 1, 1]
 
 
+def test_of_a_tie_no_rank_came_last() -> None:
+    found = match_collectives([
+        rank(each, (ALL_REDUCE, 0, 80), (ALL_REDUCE, 100, 180 + each / 3)) for each in range(4)
+    ])  # fmt: skip
+    assert found is not None
+    assert (found.matched, found.late) == (2, None)
+    assert [(wait.last, wait.caused_us, wait.waiting_us) for wait in found.ranks] == [(0, 0.0, 0.0)] * 4
+
+
+def test_for_several_that_came_last_the_others_waited_in_equal_parts() -> None:
+    found = match_collectives([
+        rank(0, (ALL_REDUCE, 10, 60)), rank(1, (ALL_REDUCE, 40, 60)), rank(2, (ALL_REDUCE, 40, 60.5))
+    ])  # fmt: skip
+    assert found is not None
+    assert [wait.caused_us for wait in found.ranks] == [0.0, 15.0, 15.0]
+    assert [wait.last for wait in found.ranks] == [0, 0, 0]
+
+
 def test_ranks_that_their_traces_do_not_say_are_told_apart_all_the_same() -> None:
     found = match_collectives([
         rank(1, (ALL_REDUCE, 10, 60)), rank(None, (ALL_REDUCE, 30, 60)), rank(None, (ALL_REDUCE, 55, 60))

@@ -167,6 +167,21 @@ def test_the_rank_may_stand_in_the_name(tmp_path: Path, name: str) -> None:
     assert read(trace_files.save(tmp_path, trace_files.compact([op()]), name)).rank == 5
 
 
+@pytest.mark.parametrize(
+    "name", ["worker12_rank5.pt.trace.json", "gpu-worker3.lab.org_rank5.json", "worker-5.1660.pt.trace.json"]
+)
+def test_a_rank_in_the_name_goes_before_the_number_of_a_worker(tmp_path: Path, name: str) -> None:
+    assert read(trace_files.save(tmp_path, trace_files.compact([op()]), name)).rank == 5
+
+
+@pytest.mark.parametrize(
+    "host", ["worker-3", "gpu-worker3.lab.org", "trainer-worker-3.jobs.svc.cluster.local", "worker3-gpu"]
+)
+def test_the_number_of_a_host_is_no_rank(tmp_path: Path, host: str) -> None:
+    saved = trace_files.save(tmp_path, trace_files.compact([op()]), f"{host}_100.1660.pt.trace.json")
+    assert read(saved).rank is None
+
+
 # ---------------------------------------------------------------- damage
 
 
