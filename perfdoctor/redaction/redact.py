@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from perfdoctor.redaction import secret_looks as looks
+from perfdoctor.redaction.secret_literals import under_secret_names
 from perfdoctor.redaction.secret_looks import KeptValues
 
 REDACTED = "<redacted>"
@@ -25,13 +26,16 @@ _VALUE = re.compile(r"(\{[^{}\n]*\})|\"([^\"\n]*)\"?|'([^'\n]*)'?|([^\s\"'&;,})\
 _QUERY_VALUE = re.compile(r"([^\s\"'&;#]+)")
 _HEADER_VALUE = re.compile(r"([^\"'\n]+)")
 _HEADERS = ("authorization", "cookie")
-_URL_USER = re.compile(r"(\b[a-z][a-z0-9+.-]{0,20}://)([^/\s\"']{1,300})@", re.IGNORECASE)
-_WEB = re.compile(r"\b(?:https?|wss?)://[^\s\"']*$", re.IGNORECASE)
-_LITERAL = re.compile(r"\"(?:[^\"\n\\]|\\.)*\"|'(?:[^'\n\\]|\\.)*'")
-_ASSIGNED_LITERAL = re.compile(
-    rf"(?<![\w.-])({looks.NAME})[\"']?\]?[ \t]{{0,20}}[=:][ \t]{{0,20}}[rbfu]?([\"'])([^\"'\n]+)\2"
+# A password may have a slash in it; `host:80/path@version` is none.
+_URL_USER = re.compile(
+    r"(\b[a-z][a-z0-9+.-]{0,20}://)([^/\s\"']{1,300}|[^/\s\"':@]{0,100}:(?!\d{1,5}/)[^\s\"'@]{1,300})@",
+    re.IGNORECASE,
 )
+_WEB = re.compile(r"\b(?:https?|wss?)://[^\s\"']*$", re.IGNORECASE)
+# What is escaped outside of texts begins none: where each did, many of them would take an hour.
+_LITERAL = re.compile(r"\\.|\"(?:[^\"\n\\]|\\.)*\"|'(?:[^'\n\\]|\\.)*'")
 _ATTACHED = re.compile(r"-p([^=]+)")  # mysql's -pPASSWORD
+_USER_ATTACHED = re.compile(r"-u([^=]+)")  # curl's -uNAME:PASSWORD
 _SHELLS_COMMAND = "-c"  # the word behind it is a command line
 
 _KEPT_NAMES = re.compile(
@@ -113,6 +117,9 @@ class _Redaction:
         whole = _WHOLE.fullmatch(word) if before != _SHELLS_COMMAND else None
         if whole is not None and not _stays(whole[1], whole[2], looks.kept(whole[1])):
             return f"{whole[1]}={self.hide(whole[2])}"
+        user = _USER_ATTACHED.fullmatch(word)
+        if user is not None and looks.names_user_and_password("u", user[1]):
+            return f"-u{self.hide(user[1])}"
         attached = _ATTACHED.fullmatch(word)
         if attached is not None and not looks.stays(attached[1], KeptValues.PLAIN):
             return f"-p{self.hide(attached[1])}"
@@ -130,20 +137,24 @@ class _Redaction:
     def source(self, lines: str) -> str:
         # A key in several lines leaves its lines, empty: what follows keeps its number.
         lines = looks.KNOWN_FORMS.sub(lambda match: self.hide(match[0]) + "\n" * match[0].count("\n"), lines)
-        lines = _ASSIGNED_LITERAL.sub(self._assigned, lines)
-        return _LITERAL.sub(self._literal, lines)
+        return _LITERAL.sub(self._literal, self._without_secret_texts(lines))
+
+    def _without_secret_texts(self, code: str) -> str:
+        """The code without texts under a secret's name; those of several lines leave these, empty."""
+        kept, at = "", 0
+        for begin, end, level in under_secret_names(code):
+            said = code[begin:end]
+            if not looks.stays(said, level):
+                kept += code[at:begin] + self.hide(said) + "\n" * said.count("\n")
+                at = end
+        return kept + code[at:]
 
     def _literal(self, match: re.Match[str]) -> str:
+        if match[0][0] == "\\":
+            return match[0]
         if "\\" in match[0]:  # a value may end at what is escaped, and the literal with it
             return self._random(_URL_USER.sub(self._user, match[0]), "")
         return f"{match[0][0]}{self.text(match[0][1:-1])}{match[0][-1]}"
-
-    def _assigned(self, match: re.Match[str]) -> str:
-        level = looks.kept(match[1])
-        if looks.stays(match[3], level):
-            return match[0]
-        ahead = match[0][: match.start(3) - match.start()]
-        return f"{ahead}{self.hide(match[3])}{match[2]}"
 
     def _user(self, match: re.Match[str]) -> str:
         self.found.update(match[2].split(":", 1))

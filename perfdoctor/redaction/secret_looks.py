@@ -25,12 +25,14 @@ def _table(words: str) -> frozenset[str]:
 
 # Names by their last word: --db-password, wandb.api_key, HF_TOKEN, clientSecret.
 _LAST_WORDS = {
-    KeptValues.SWITCHES: _table("password passwd passphrase passcode passwords"),
+    KeptValues.SWITCHES: _table("password passwd passphrase passcode passwords sshpass"),
     KeptValues.PATHS: _table(
         "secret secrets credential credentials cred creds auth authorization bearer jwt apikey apitoken"
-        " apisecret authtoken accesstoken accesskey secretkey privatekey clientsecret sessiontoken"
+        " apisecret authtoken accesstoken accesskey secretkey privatekey clientsecret sessiontoken oauth"
     ),
-    KeptValues.NUMBERS: _table("token pat cookie cookies sid sessionid otp totp pass pw pwd sig signature"),
+    KeptValues.NUMBERS: _table(
+        "token tokens pat cookie cookies sid sessionid otp totp pass pw pwd sig signature userpass"
+    ),
     KeptValues.PLAIN: _table("key session login p"),
 }
 # --api-key, but not --sort-key
@@ -45,7 +47,9 @@ _NO_SERVICE = _table(
     " text prompt per num n max min new next first last trigger placeholder instance task class forced"
     " decoder encoder additional extra register latent query memory think tool"
 )
-_AFTERWARDS = _table("value string id")  # --password-string, --aws-access-key-id
+# --password-string, --aws-access-key-id, --password-new
+_AFTERWARDS = _table("value string id v new old a b x")
+_HALVES = {("pass", "phrase"), ("pass", "word"), ("pass", "code"), ("auth", "code")}  # --pass-phrase
 # In the query of a URL, beside names that are secret anywhere
 _IN_QUERY = _table("key sig signature code state session sid ticket hmac policy st auth hash")
 _USERS = _table("user u userpwd proxyuser login")  # curl -u NAME:PASSWORD
@@ -69,7 +73,7 @@ _PATH = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _NUMBER = re.compile(
-    rf"[-+]?\d*\.?\d+(?:e[-+]?\d+)?%?|\d{{1,{LONGEST_NUMBER}}}(?:[.:,/x-]\d{{1,{LONGEST_NUMBER}}})*",
+    rf"[-+]?\d*\.?\d+(?:e[-+]?\d+)?[%kmbt]?|\d{{1,{LONGEST_NUMBER}}}(?:[.:,/x-]\d{{1,{LONGEST_NUMBER}}})*",
     re.IGNORECASE,
 )
 # Characters until the kind changes: of random ones in both cases 1.7 on average, in one case 2.5 to 3.
@@ -119,8 +123,12 @@ def kept(name: str) -> KeptValues | None:
     if len(words) > 1 and words[-1] in _AFTERWARDS:
         return KeptValues.NUMBERS if words[-2] == "session" else kept("-".join(words[:-1]))
     last, before = (words[-1], words[-2] if len(words) > 1 else "") if words else ("", "")
+    if (before, last) in _HALVES:
+        return KeptValues.SWITCHES
     if last in ("key", "keys") and before:
         return KeptValues.PATHS if before in _KEYS else None
+    if last == "tokens" and before and before not in _KEYS:  # --warmup-tokens
+        return None
     if last == "token" and before in _NO_SERVICE:
         return None
     if last == "p" and before:  # --top-p

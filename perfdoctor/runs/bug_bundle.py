@@ -14,6 +14,7 @@ import time
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from typing import Any
 from perfdoctor.model.own_failure import OwnFailure
 from perfdoctor.redaction import redact
 from perfdoctor.runs import directory, regular_file
-from perfdoctor.wire.names import PROBE_LOG
+from perfdoctor.wire.names import PROBE_LOG, windows_file
 from perfdoctor.wire.rows import TEXT_BYTES
 
 LAST = "failure.txt"  # the last failure of a whole command, in the user's state folder
@@ -78,7 +79,15 @@ def _contents(run: Path | None, failures: Iterable[OwnFailure]) -> Iterator[tupl
         content = _beginning(path)
         if content is not None:
             is_rows = path.suffix == ".bin"
-            yield f"run/{path.name}", _rows(content, names) if is_rows else _plain(_decoded(content), names)
+            yield (
+                f"run/{_member(path.name)}",
+                _rows(content, names) if is_rows else _plain(_decoded(content), names),
+            )
+
+
+def _member(name: str) -> str:
+    """What a file of a run is called in a bundle: that of a host's windows has the host's name."""
+    return windows_file("host") if fnmatch(name, windows_file("*")) else name
 
 
 def _about() -> dict[str, Any]:

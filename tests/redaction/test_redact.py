@@ -57,7 +57,20 @@ MORE_SECRETS = [
     ("--secret abc", "abc"),
     ("--auth abc", "abc"),
     ("--token abc", "abc"),
+    ("--pass-phrase opensesame", "opensesame"),
+    ("--pass_word=abc", "abc"),
+    ("--sshpass abc", "abc"),
+    ("--auth-code abc", "abc"),
+    ("--oauth abc", "abc"),
+    ("--userpass bob:abc", "abc"),
+    ("-ubob:Zk81mQ", "Zk81mQ"),
+    ("--auth-tokens tok777tok", "tok777tok"),
+    ("--hf-tokens=abc", "abc"),
+    ("--tokens Zk81mQ", "Zk81mQ"),
     # one word in the middle, camel case, prefixes, suffixes
+    ("--api-key-v2 abc", "abc"),
+    ("--password-new abc", "abc"),
+    ("--tokenA abc", "abc"),
     ("--clientSecret abc", "abc"),
     ("--accessToken=abc", "abc"),
     ("--apiKey abc", "abc"),
@@ -84,6 +97,7 @@ MORE_SECRETS = [
     ("https://h/cb?code=Zk81mQx&state=s9Kd", "s9Kd"),
     ("https://h/x?v=Zk81mQx", "Zk81mQx"),
     ("s3://Zk81mQ:s9Kd@bucket/prefix", "s9Kd"),
+    ("postgres://u:Ab/cd99xyz@h/db", "cd99xyz"),
     ("mongodb+srv://alice:s9Kd@h/db", "s9Kd"),
     ("redis://:s9Kd@h:6379/0", "s9Kd"),
     ("git+https://s9Kd@github.com/x/y", "s9Kd"),
@@ -167,6 +181,7 @@ MORE_HARMLESS = """
     s3://bucket/prefix/part-00001|gs://bucket/imagenet/train.tar|hdfs://nn:8020/data|https://h:8443/a/b/model.pt
     https://h/x?split=train&rev=main&page=3|https://h/d?format=parquet|http://127.0.0.1:29500|tcp://10.0.0.1:23456
     --rdzv-endpoint=host:29400|--init-method=env://|--master_addr=node01|optimizer.lr=0.01|+trainer.precision=bf16-mixed
+    --tokens 512|--warmup-tokens 1e9|--train-tokens 10B|--tokens 300M|--special-tokens [A]|http://h:80/x@y|-ufoo
     data.keys=[a,b]|model.key_dim=64|hydra.run.dir=out/${now}|--monitor val/loss|--note see_issue_12
 """
 

@@ -76,6 +76,13 @@ def test_secrets_the_home_and_the_name_of_the_host_are_replaced(home: Path) -> N
     assert bug_bundle.last_failure().stat().st_mode & 0o777 == 0o600
 
 
+def test_no_file_of_a_bundle_is_named_after_the_host(home: Path) -> None:
+    run = home / "run"
+    run.mkdir()
+    (run / "windows.gpu-box-7.bin").write_bytes(bytes(64))
+    assert bug_bundle.write(home / "bug.zip", run, ()) == ["about.json", "run/windows.host.bin"]
+
+
 def test_rows_stay_rows_and_long_files_are_cut(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = home / "run"
     run.mkdir()
