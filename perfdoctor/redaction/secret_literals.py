@@ -55,7 +55,7 @@ class _Named(NamedTuple):
         return self.level <= KeptValues.PATHS or self.of_several
 
 
-class _Reader:
+class _NamedTexts:
     """Goes through the tokens, and knows under which names it is."""
 
     def __init__(self, tokens: Sequence[_Token]) -> None:
@@ -150,7 +150,7 @@ class _Reader:
 
 def under_secret_names(code: str) -> list[SecretText]:
     """The texts in `code` that a secret's name stands for, in their order, with the name's level."""
-    return list(_Reader(list(_tokens(code))).texts())
+    return list(_NamedTexts(list(_tokens(code))).texts())
 
 
 def _tokens(code: str) -> Iterator[_Token]:
