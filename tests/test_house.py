@@ -274,6 +274,17 @@ def _loaded_by_the_users_python() -> list[Path]:
     return [path for path in files() if room(path) in USER_PROCESS or path.stem.endswith("_program")]
 
 
+def test_no_array_is_made_of_a_tensor_of_the_scripts() -> None:
+    """Torch lets nobody resize a tensor of which it made an array: `tensor_elements` reads the memory instead."""
+    nothing(
+        f"{relative(path)}:{node.lineno} {ast.unparse(node)}"
+        for path in files()
+        if room(path) in USER_PROCESS
+        for node in nodes(path)
+        if isinstance(node, ast.Attribute) and node.attr in ("numpy", "__array__", "__dlpack__")
+    )
+
+
 # --- habits of every file
 
 

@@ -16,6 +16,8 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Collection, Optional
 from zlib import crc32
 
+from .tensor_elements import elements_of
+
 Checksum = Optional[int]
 
 UNREADABLE = None
@@ -87,12 +89,10 @@ class _Reading:
         """Of an array, a tensor, a data frame, or any object whose attributes can be read."""
         numpy, torch, pandas, images = map(sys.modules.get, ("numpy", "torch", "pandas", "PIL.Image"))
         if torch is not None and kind is torch.Tensor:
-            try:
-                with torch._C.DisableTorchFunction():  # a mode of the script's would see it
-                    plain = value.is_cpu and value.layout == torch.strided and not value.requires_grad
-                    return self._of_array(value.numpy()) if plain else UNREADABLE
-            except (RuntimeError, TypeError):  # of a kind that NumPy does not have
-                return UNREADABLE
+            with torch._C.DisableTorchFunction():  # a mode of the script's would see it
+                plain = value.is_cpu and value.layout == torch.strided and not value.requires_grad
+                elements = elements_of(value) if plain else None
+            return UNREADABLE if elements is None else self._of_array(elements)
         if numpy is not None and kind is numpy.ndarray:
             return self._of_array(value)
         if numpy is not None and isinstance(value, numpy.generic):
