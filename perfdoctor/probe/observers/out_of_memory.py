@@ -15,6 +15,7 @@ from typing import Any, Dict, Optional, Tuple
 
 from ...wire.events.memory import OutOfMemoryEvent
 from .. import accelerators
+from ..containers import is_a
 from ..module_parts import parameters_of
 from ..observer import Watch, observer
 from ..user_frames import is_users
@@ -95,9 +96,9 @@ class MemoryAtEnd:
             kept += sum(
                 _bytes(value, device)
                 for state in list(optimizer.state.values())
-                if isinstance(state, dict)
+                if is_a(state, dict)
                 for value in state.values()
-                if isinstance(value, self.torch.Tensor)
+                if is_a(value, self.torch.Tensor)
             )
         parameters = sum(_bytes(parameter, device) for parameter in seen.values())
         gradients = sum(_bytes(p.grad, device) for p in seen.values() if p.grad is not None)

@@ -309,9 +309,10 @@ class ModuleCallPhases:
         updates = self.updates
         one_loss = not updates.several_losses or len(updates.numbers) <= 1
         at = known.dimension
-        if not one_loss or at is None or not isinstance(batch, self.torch.Tensor):
+        kind, tensor = type(batch), self.torch.Tensor
+        if not one_loss or at is None or not issubclass(kind, tensor):
             return
-        plain = type(batch) is self.torch.Tensor and not self.function_modes()
+        plain = kind is tensor and not self.function_modes()
         (self._count_rows if plain else self.count_unseen)(batch, at)
 
     def _count_rows(self, batch: Any, at: int) -> None:
