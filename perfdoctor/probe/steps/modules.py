@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from _thread import get_ident
+from functools import partial
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from ...wire.step_rows import BACKWARD, CALL, CHECKPOINT, DATA_WAIT, FORWARD, OTHER, VALIDATION
@@ -322,9 +323,9 @@ class ModuleCallPhases:
 
     def _meet(self, module: Any) -> KnownModule:
         has_parameters = next(parameters_of(module), None) is not None
-        key, forget = id(module), self.known.pop
+        key = id(module)
         # Another module may come to lie where this one did.
-        alive = weakref.ref(module, lambda _: forget(key, None))
+        alive = weakref.ref(module, partial(self.known.pop, key))
         known = self.known[key] = KnownModule(has_parameters, alive)
         if has_parameters:
             known.layout = LayoutLook(self.layouts)
