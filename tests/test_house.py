@@ -35,6 +35,9 @@ TALKING_MODULES = set(
     "socket socketserver ssl http urllib ftplib smtplib xmlrpc asyncio requests httpx aiohttp".split()
 )
 TALKS = PACKAGE / "watch" / "machine" / "link_program.py"
+# What looks at whatever a script holds. A lazy object of its is computed where `isinstance` asks what it is.
+LOOKING = """checksum containers looks/user_calls loader/batch_content loader/batch_costs steps/forward_names
+    observers/batch_tensors observers/discarded_gradients observers/item_work observers/retained_graph""".split()
 # Programs that import nothing of perfdoctor, and so write the names of files by hand.
 BY_THEMSELVES = (
     PACKAGE / "probe" / "inject" / "sitecustomize.py",
@@ -272,6 +275,28 @@ def test_what_the_users_python_loads_is_written_for_the_oldest_one_supported() -
 
 def _loaded_by_the_users_python() -> list[Path]:
     return [path for path in files() if room(path) in USER_PROCESS or path.stem.endswith("_program")]
+
+
+def test_no_array_is_made_of_a_tensor_of_the_scripts() -> None:
+    """Torch lets nobody resize a tensor of which it made an array: `tensor_elements` reads the memory instead."""
+    nothing(
+        f"{relative(path)}:{node.lineno} {ast.unparse(node)}"
+        for path in files()
+        if room(path) in USER_PROCESS
+        for node in nodes(path)
+        if isinstance(node, ast.Attribute) and node.attr in ("numpy", "__array__", "__dlpack__")
+    )
+
+
+def test_values_of_the_scripts_are_not_asked_what_they_are() -> None:
+    nothing(
+        f"{relative(path)}:{node.lineno} {ast.unparse(node)}"
+        for path in (PACKAGE / "probe" / f"{name}.py" for name in LOOKING)
+        for node in nodes(path)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "isinstance"
+        and ast.unparse(node.args[0]) != "error"
+    )
 
 
 # --- habits of every file

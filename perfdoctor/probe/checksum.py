@@ -16,6 +16,8 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, Collection, Optional
 from zlib import crc32
 
+from .tensor_elements import elements_of
+
 Checksum = Optional[int]
 
 UNREADABLE = None
@@ -58,7 +60,7 @@ class _Reading:
         kind = type(value)
         if kind in SCALARS:
             return self._of_scalar(value)
-        if isinstance(value, NAMED):
+        if issubclass(kind, NAMED):
             name = getattr(value, "__qualname__", repr(kind))
             return _of_text(f"{getattr(value, '__module__', '')}.{name}")
         if depth >= DEEPEST or self.parts < -PARTS_MAX:
@@ -68,18 +70,18 @@ class _Reading:
         if kind is dict:
             first = list(itertools.islice(value.items(), LONGEST))
             return self._of_parts("dict", len(value), self._ends(first), depth)
-        if isinstance(value, UserDict):  # as tokenizers return
+        if issubclass(kind, UserDict):  # as tokenizers return
             return self.of(vars(value).get("data"), depth + 1)
         if kind in (set, frozenset):
             # in no order, and that of texts differs between processes: their number has to do
             return _of_text(f"{kind.__name__} {len(value)}")
-        if isinstance(value, PurePath):
+        if issubclass(kind, PurePath):
             return _of_text(f"path {value}")
-        if isinstance(value, re.Pattern):
+        if kind is re.Pattern:
             return _of_text(f"pattern {value.flags} {value.pattern!r}")
         if kind in FILES:
             return _of_text(f"file {value.name}") if hasattr(value, "name") else UNREADABLE
-        if isinstance(value, MethodType):
+        if kind is MethodType:
             return self._of_parts(value.__func__.__qualname__, 0, (value.__self__,), depth)
         return self._of_library(value, kind, depth)
 
@@ -87,15 +89,13 @@ class _Reading:
         """Of an array, a tensor, a data frame, or any object whose attributes can be read."""
         numpy, torch, pandas, images = map(sys.modules.get, ("numpy", "torch", "pandas", "PIL.Image"))
         if torch is not None and kind is torch.Tensor:
-            try:
-                with torch._C.DisableTorchFunction():  # a mode of the script's would see it
-                    plain = value.is_cpu and value.layout == torch.strided and not value.requires_grad
-                    return self._of_array(value.numpy()) if plain else UNREADABLE
-            except (RuntimeError, TypeError):  # of a kind that NumPy does not have
-                return UNREADABLE
+            with torch._C.DisableTorchFunction():  # a mode of the script's would see it
+                plain = value.is_cpu and value.layout == torch.strided and not value.requires_grad
+                elements = elements_of(value) if plain else None
+            return UNREADABLE if elements is None else self._of_array(elements)
         if numpy is not None and kind is numpy.ndarray:
             return self._of_array(value)
-        if numpy is not None and isinstance(value, numpy.generic):
+        if numpy is not None and issubclass(kind, numpy.generic):
             return _of_text(f"{kind.__name__} {value!r}")
         if kind in (getattr(pandas, "DataFrame", None), getattr(pandas, "Series", None)):
             corners = [] if not value.size else [value.iat[place] for place in _corners(value.shape)]

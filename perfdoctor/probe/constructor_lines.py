@@ -9,6 +9,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any, Dict, Optional, Set, Tuple
 
 from . import patch
+from .by_identity import ByIdentity
 from .user_frames import is_users, user_line
 from .wrapping import Args, Kwargs, always, nothing
 
@@ -22,7 +23,7 @@ class ConstructorLines:
 
     def __init__(self) -> None:
         self.layers: Dict[int, Tuple[weakref.ref[Any], CodeLine]] = {}  # by identity, which is used again
-        self.optimizers: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self.optimizers: ByIdentity[Optional[Dict[str, Any]]] = ByIdentity()
 
     def before_layer(self, args: Args, kwargs: Kwargs) -> None:
         """Note the line that constructs a module; what copies it without its constructor leaves no line."""

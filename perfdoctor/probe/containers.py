@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice
-from typing import Any, Dict, List
+from typing import TYPE_CHECKING, Any, Dict, List
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeGuard
 
 SEQUENCES = (list, tuple, deque)
 
 
+def is_a(value: Any, kinds: Any) -> TypeGuard[Any]:
+    """Whether a value is of one of these kinds, a class or several.
+
+    `isinstance` asks the value as well what it is: a lazy one of the script's is computed to tell it.
+    """
+    return issubclass(type(value), kinds)
+
+
 def is_sequence(value: Any) -> bool:
     """Whether it is a list, tuple or deque; not what only says so of itself."""
-    return issubclass(type(value), SEQUENCES)
+    return is_a(value, SEQUENCES)
 
 
 def is_mapping(value: Any) -> bool:
     """Whether it is a dict; not what only says so of itself."""
-    return issubclass(type(value), dict)
+    return is_a(value, dict)
 
 
 def length_of(sequence: Any) -> int:
@@ -44,7 +55,7 @@ def values_of(mapping: Any, most: int) -> List[Any]:
 
 def tensors_in(kind: type, value: Any, most: int, depth: int = 3) -> List[Any]:
     """The first tensors of this type in lists and dicts of them, so deep."""
-    if isinstance(value, kind):
+    if is_a(value, kind):
         return [value]
     if not depth or not (is_sequence(value) or is_mapping(value)):
         return []

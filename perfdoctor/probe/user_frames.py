@@ -7,7 +7,7 @@ import re
 import sys
 from functools import cache
 from types import CodeType, FrameType
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from .stand_ins import stands_in
 
@@ -42,14 +42,14 @@ def _judge(filename: str) -> bool:
 def user_frame() -> Optional[FrameType]:
     """The innermost frame on the stack that runs the user's code."""
     frame: Optional[FrameType] = sys._getframe(1)
-    while frame is not None and not _runs_users(frame):
+    while frame is not None and not _is_of_user(frame.f_code):
         frame = frame.f_back
     return frame
 
 
-def _runs_users(frame: FrameType) -> bool:
-    """Whether a frame is the user's, and does not only look like it."""
-    return is_users(frame.f_code.co_filename) and not stands_in(frame.f_code)
+def _is_of_user(code: CodeType) -> bool:
+    """Whether a frame of this code is the user's, and does not only look like it."""
+    return is_users(code.co_filename) and not stands_in(code)
 
 
 def user_line() -> Optional[Dict[str, Any]]:
@@ -63,7 +63,7 @@ def user_frames() -> List[FrameType]:
     found: List[FrameType] = []
     frame: Optional[FrameType] = sys._getframe(1)
     while frame is not None and len(found) < FRAMES_MAX:
-        if _runs_users(frame):
+        if _is_of_user(frame.f_code):
             found.append(frame)
         frame = frame.f_back
     return found
@@ -79,7 +79,7 @@ def making_line(made: object) -> Optional[Dict[str, Any]]:
     frame: Optional[FrameType] = sys._getframe(1)
     while frame is not None and (_is_ours(frame.f_code) or _constructs(frame, made)):
         frame = frame.f_back
-    return None if frame is None or not _runs_users(frame) else line_of(frame)
+    return None if frame is None or not _is_of_user(frame.f_code) else line_of(frame)
 
 
 def _is_ours(code: CodeType) -> bool:
@@ -99,15 +99,23 @@ def _constructs(frame: FrameType, made: object) -> bool:
 
 def line_of(frame: FrameType) -> Dict[str, Any]:
     """Where a frame is: {file, line, function}."""
-    code = frame.f_code
-    return {"file": os.path.abspath(code.co_filename), "line": frame.f_lineno, "function": code.co_name}
+    return _line(frame.f_code, frame.f_lineno)
+
+
+def users_line(stack: Iterable[Tuple[CodeType, int]]) -> Optional[Dict[str, Any]]:
+    """The innermost line of the user's code on a stack that is kept without its frames, innermost first."""
+    return next((_line(code, line) for code, line in stack if _is_of_user(code)), None)
+
+
+def _line(code: CodeType, line: int) -> Dict[str, Any]:
+    return {"file": os.path.abspath(code.co_filename), "line": line, "function": code.co_name}
 
 
 def modules_between() -> List[str]:
     """The names of the modules that were called to get here from the user's code, innermost first."""
     names: List[str] = []
     frame: Optional[FrameType] = sys._getframe(1)
-    while frame is not None and not _runs_users(frame):
+    while frame is not None and not _is_of_user(frame.f_code):
         if not stands_in(frame.f_code):
             names.append(str(frame.f_globals.get("__name__", "")))
         frame = frame.f_back

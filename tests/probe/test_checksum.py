@@ -128,3 +128,11 @@ def test_of_a_very_large_item_a_part_is_read():
     many = [[["x"] * 100] * 100] * 1000
     assert whole_checksum(many) is UNREADABLE
     assert whole_checksum(["x" * 1000] * 1500) is not UNREADABLE
+
+
+def test_a_tensor_that_was_read_can_be_resized():
+    tensor = torch.zeros(4)
+    assert checksum(tensor) != UNREADABLE
+    tensor.resize_(100)
+    tensor.untyped_storage().resize_(0)
+    assert checksum(tensor) is UNREADABLE

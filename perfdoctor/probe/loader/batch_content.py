@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from typing import Any, List, Optional, Tuple
 
-from ..containers import first_of, held_by, is_mapping, is_sequence, length_of, values_of
+from ..containers import fields_of, first_of, held_by, is_a, is_mapping, is_sequence, length_of, values_of
 
 LEAVES_MAX = 64  # tensors of one batch that are looked at
 ITEMS_MAX = 512  # of a batch that are looked at to find them
@@ -20,16 +20,16 @@ def leaves(batch: Any, tensor: type) -> List[Any]:
     while pending and left and len(tensors) < LEAVES_MAX:
         item = pending.pop()
         left -= 1
-        if isinstance(item, tensor):
+        if is_a(item, tensor):
             tensors.append(item)
         elif is_mapping(item):
             pending.extend(reversed(values_of(item, LEAVES_MAX)))
         elif is_sequence(item):
             first = first_of(item, LEAVES_MAX)
-            if first and not isinstance(first[0], PLAIN):
+            if first and not is_a(first[0], PLAIN):
                 pending.extend(reversed(first))
-        elif isinstance(item, collections.UserDict):  # as tokenizers return
-            pending.append(item.data)
+        elif is_a(item, collections.UserDict):  # as tokenizers return
+            pending.append(fields_of(item).get("data"))
     return tensors
 
 
@@ -37,8 +37,8 @@ def batch_size_of(loader: Any) -> Optional[int]:
     """Samples of a whole batch, as a loader or its batch sampler tells; None if neither does."""
     for told in (loader, getattr(loader, "batch_sampler", None)):
         size = held_by(told, "batch_size")
-        if isinstance(size, int):
-            return size
+        if is_a(size, int):
+            return int(size)
     return None
 
 
@@ -58,7 +58,7 @@ def samples_of(batch: Any, tensor: Any, most: int = 0, exact: bool = False) -> i
     `exact`: that is how many there are, unless collating leaves some out.
     """
     first = first_of(batch, 1)[0] if is_sequence(batch) and length_of(batch) else batch
-    if not most and isinstance(first, tensor) and first.dim():
+    if not most and is_a(first, tensor) and first.dim():
         return int(first.size(0))  # a nested tensor has no shape
     sizes = [int(leaf.size(0)) for leaf in leaves(batch, tensor) if leaf.dim()]
     counted = sizes[0] if sizes else 0

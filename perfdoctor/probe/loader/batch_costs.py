@@ -8,6 +8,7 @@ import time
 import traceback
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from ..containers import is_a
 from ..user_frames import is_users
 from .batch_content import bytes_of, leaves, samples_of
 
@@ -143,7 +144,7 @@ class Costs:
     def collate(self, samples: Any) -> Any:
         """Collate as the script does."""
         if self.held is None:
-            self.held = list(map(_copied, samples)) if isinstance(samples, list) else _copied(samples)
+            self.held = list(map(_copied, samples)) if is_a(samples, list) else _copied(samples)
         begin, cpu = clock(), cpu_clock()
         batch = self._collate(samples)
         self._collate_s += clock() - begin
@@ -163,7 +164,7 @@ class Held:
 
 def _copied(sample: Any) -> Any:
     """The sample, or its copy where it is a container that keys are taken from and values appended to."""
-    return sample.copy() if isinstance(sample, (dict, list)) else sample
+    return sample.copy() if is_a(sample, (dict, list)) else sample
 
 
 def same(torch: Any, one: Any, other: Any) -> bool:

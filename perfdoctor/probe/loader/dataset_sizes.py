@@ -6,10 +6,10 @@ lists, are asked.
 
 from __future__ import annotations
 
-import weakref
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Optional
 
 from .. import patch
+from ..by_identity import ByIdentity
 from ..containers import is_sequence, length_of
 from ..looks.op_recording import unseen
 from ..user_frames import is_users
@@ -21,7 +21,7 @@ class DatasetSizes:
     """The datasets of one process."""
 
     def __init__(self) -> None:
-        self.told: Dict[int, Tuple[weakref.ref[Any], int]] = {}  # by identity, while it lives
+        self.told: ByIdentity[int] = ByIdentity()
         self.of = unseen(self._of)
 
     def install(self, data: Any) -> None:
@@ -46,21 +46,15 @@ class DatasetSizes:
 
     def _note(self, value: Any, size: int) -> None:
         if type(value).__weakrefoffset__:
-            known, forget = self.told.get(id(value)), self.told.pop
-            if known is not None and known[0]() is value:
-                alive = known[0]
-            else:
-                key = id(value)
-                alive = weakref.ref(value, lambda _: forget(key, None))
-            self.told[id(value)] = alive, size
+            self.told[value] = size
 
     def _of(self, dataset: Any) -> Optional[int]:
         """How many items a map-style dataset holds; None where nobody knows."""
         kind = type(dataset)
         if is_sequence(dataset):
             return length_of(dataset)
-        alive, size = self.told.get(id(dataset), (None, None))
-        if alive is not None and alive() is dataset:
+        size = self.told.get(dataset)
+        if size is not None:
             return size
         asked = getattr(kind, "__len__", None)
         if asked is None or not hasattr(kind, "__getitem__") or _is_scripts(asked):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
-import weakref
 from _thread import get_ident
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -16,6 +15,7 @@ from ...wire.events.loaders import EpochEndEvent, EpochEvent, LoaderEvent, Worke
 from ...wire.files import AppendedRows
 from ...wire.step_rows import BATCH, DATA_WAIT, OPEN, OTHER, VALIDATION
 from .. import patch, script_signals
+from ..by_identity import ByIdentity
 from ..compile_question import compile_question
 from ..looks.op_recording import unseen
 from ..on_import import on_import
@@ -48,7 +48,7 @@ class Loaders:
         self.torch = torch
         self.tensor = torch.Tensor
         self.iterators = torch.utils.data.dataloader._BaseDataLoaderIter
-        self.numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self.numbers: ByIdentity[int] = ByIdentity()
         self.count = 0
         self.epochs: Dict[int, Epoch] = {}  # by id of the iterator
         self.last: Optional[Epoch] = None  # the one of them that was asked last
@@ -105,7 +105,7 @@ class Loaders:
         if recorder is None or self.waiting:  # a loader within one that is being waited for is its work
             return None
         loader = args[0]
-        self.starting = self.numbers.get(loader, 0)
+        self.starting = self.numbers.get(loader) or 0
         if loader.num_workers:
             AppendedRows.prepare(self.session.rows_path("workers"), BATCHES, 0)
         if self.may_open:  # loaders started in a row open a step together

@@ -13,6 +13,7 @@ from typing import Any, Dict, Optional, Tuple
 from ...wire.batch_rows import BATCHES, TRAINING_PROCESS
 from ...wire.events.loaders import WorkerEvent
 from ...wire.files import AppendedRows, MappedRows
+from ..containers import is_a
 from ..fetch_turns import FetchTurns
 from ..looks.op_recording import unseen
 from ..recorder import clock
@@ -111,7 +112,7 @@ class Making:
         self.untimed = 0
         totals[0] += stride
         asked = args[1] if len(args) > 1 else None  # indices of the samples, or of the only one
-        count = len(asked) if isinstance(asked, list) else 0
+        count = len(asked) if is_a(asked, list) else 0
         totals[1] += stride * samples_of(result, self.tensor, count, exact=True)
         for place, cost in enumerate(costs, 2):
             totals[place] += stride * cost

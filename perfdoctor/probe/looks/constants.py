@@ -10,6 +10,7 @@ import re
 import weakref
 from typing import Any, Dict, List, Optional, Tuple
 
+from ..containers import is_a
 from ..user_frames import user_line
 from ..wrapping import Args, Kwargs
 from .seen_calls import SeenCall, name_of
@@ -151,7 +152,7 @@ class StepCalls:
             returned = changes
         else:
             returned = result
-            for place, tensor in enumerate(result if isinstance(result, (list, tuple)) else [result]):
+            for place, tensor in enumerate(result if is_a(result, (list, tuple)) else [result]):
                 if type(tensor) in self.plain and tensor is not changes and not tensor.requires_grad:
                     self._add(tensor, hash((key, place)), [call])
         if self.keys is not None and key not in self.keys:
@@ -204,7 +205,7 @@ class StepCalls:
             return "slice", *(self._part(part, depth) for part in (value.start, value.stop, value.step))
         if kind in self.described:
             return str(value)
-        if depth and isinstance(value, (list, tuple)) and len(value) <= ITEMS_MAX:
+        if depth and is_a(value, (list, tuple)) and len(value) <= ITEMS_MAX:
             return tuple([self._part(item, depth - 1) for item in value])
         if depth and kind is dict:
             return tuple([(str(name), self._part(item, depth - 1)) for name, item in value.items()])
@@ -222,7 +223,7 @@ class StepCalls:
 
     def _shows(self, result: Any) -> Optional[int]:
         """A number that some elements of the first tensor in a result give; None without any on the CPU."""
-        while isinstance(result, (list, tuple)):
+        while is_a(result, (list, tuple)):
             result = result[0] if result else None
         if type(result) not in self.plain or not result.is_cpu or result.requires_grad:
             return None

@@ -12,6 +12,7 @@ import sys
 import weakref
 from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Tuple
 
+from ..containers import is_a
 from ..module_parts import gradient_of
 from ..user_frames import user_line
 from ..wrapping import Args, Kwargs
@@ -135,13 +136,13 @@ class StepCopies:
 
     def _memory(self, source: Any) -> Optional[int]:
         """Where one tensor or array begins in memory."""
-        if isinstance(source, self.array):
+        if is_a(source, self.array):
             return int(source.ctypes.data)
         return int(source.data_ptr()) if self._is_tensor(source) else None
 
     def _part(self, value: Any) -> List[CopiedPart]:
         """A tensor or an array as a part; nothing for whatever else is copied, such as numbers."""
-        if isinstance(value, self.array):
+        if is_a(value, self.array):
             owner = value
             while isinstance(owner.base, self.array):
                 owner = owner.base
@@ -191,7 +192,7 @@ def _is_there(alive: Any) -> bool:
 
 def _middle(items: Any, most: int) -> Any:
     """The middle ones of a list; anything else as a list of its own."""
-    if not isinstance(items, (list, tuple)):
+    if not is_a(items, (list, tuple)):
         return [items]
     begin = max(0, (len(items) - most) // 2)
     return items[begin : begin + most]

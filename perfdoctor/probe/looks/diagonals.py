@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
+from ..containers import is_a
 from ..user_frames import modules_between, user_line
 from ..wrapping import Args, Kwargs
 from .backward_time import time_backward
@@ -94,7 +95,7 @@ class StepDiagonals:
     def after(self, seen: Seen, result: Any, ns: int) -> None:
         """Remember a call on a diagonal matrix, and what it made."""
         name, given, matrices, used = seen
-        results = [value for value in (result if isinstance(result, tuple) else (result,)) if self._is(value)]
+        results = [value for value in (result if is_a(result, tuple) else (result,)) if self._is(value)]
         try:
             made = [value for value in results if self._is_matrix(value)]
             if used:
@@ -152,7 +153,7 @@ class StepDiagonals:
 
 def flat(values: Iterable[Any]) -> List[Any]:
     """These, with what lists among them hold: `einsum` takes its factors as a list, too."""
-    return [item for value in values for item in (value if isinstance(value, (list, tuple)) else (value,))]
+    return [item for value in values for item in (value if is_a(value, (list, tuple)) else (value,))]
 
 
 def factors(name: str, args: Args, kwargs: Kwargs) -> List[Any]:

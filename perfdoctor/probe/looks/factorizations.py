@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any, List, Optional, Tuple
 
+from ..containers import is_a
 from ..user_frames import user_line
 from ..wrapping import Args, Kwargs
 from .backward_time import time_backward
@@ -62,7 +63,7 @@ class StepFactorizations:
             return
         call = RepeatedFactorization(name, ns, matrix, matrices, times)
         self.found.append(call)
-        results = [value for value in (result if isinstance(result, tuple) else (result,)) if self._is(value)]
+        results = [value for value in (result if is_a(result, tuple) else (result,)) if self._is(value)]
         time_backward("repeated_factorizations", call, results, [matrix, *([] if sides is None else [sides])])
 
     def _is(self, value: Any) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import log2
 from typing import Any, Dict, List, Optional, Set, Tuple
 
+from ..containers import is_a
 from ..user_frames import user_line
 from ..wrapping import Args, Kwargs
 from . import diagonals
@@ -126,7 +127,7 @@ def rows_of(name: str, place: int, tensor: Any, args: Args, kwargs: Kwargs) -> L
         if place != 1 or tensor.dim() != 3 or tensor.shape[1] != 1:
             return []
         stride = args[3] if len(args) > 3 else kwargs.get("stride", 1)
-        return [(tensor[:, 0], int(stride[0] if isinstance(stride, (list, tuple)) else stride))]
+        return [(tensor[:, 0], int(stride[0] if is_a(stride, (list, tuple)) else stride))]
     if tensor.dim() != 2:
         return []
     if name == "einsum":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, Dict, List, Optional, Tuple
 
+from ..containers import is_a
 from ..user_frames import user_line
 from ..wrapping import Args, Kwargs
 from .backward_time import time_backward
@@ -124,5 +125,5 @@ class StepPairs:
 def _sums_last(args: Args, kwargs: Kwargs, dimensions: int) -> bool:
     """Whether the last dimension is summed up, and no other."""
     given = [value for value in (*args[1:], kwargs.get("dim"), kwargs.get("axis")) if value is not None]
-    places = [value[0] if isinstance(value, (list, tuple)) and len(value) == 1 else value for value in given]
+    places = [value[0] if is_a(value, (list, tuple)) and len(value) == 1 else value for value in given]
     return any(type(place) is int and place in (-1, dimensions - 1) for place in places[-2:])

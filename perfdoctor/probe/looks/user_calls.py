@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from ...wire.events.item_work import FAR
 from .. import patch
 from ..checksum import UNREADABLE, Checksum, checksum
+from ..containers import is_a
 from ..frame_names import FILLED, SUSPENDS, Snapshots, shows_locals
 from ..user_frames import is_users
 
@@ -55,7 +56,7 @@ class Function:
         values = self.values
         if not self.ends:
             values.update(now)
-            self.plain = [name for name in now if isinstance(local[name], EFFECTS)]
+            self.plain = [name for name in now if is_a(local[name], EFFECTS)]
         for name in values.keys() | now.keys():
             if now.get(name, VARIES) != values.get(name, VARIES):
                 values[name] = VARIES
@@ -256,7 +257,7 @@ class UserCalls:
         if calls is not None and arguments is not UNREADABLE:
             if _is_init(code):
                 result = self.snapshots.of(frame).get(code.co_varnames[0])
-            if not isinstance(result, EFFECTS):
+            if not is_a(result, EFFECTS):
                 self.checksums += 1
                 calls.end(arguments, checksum(result, self.lasting))
         if not self.under_way:

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any, List, Tuple
 
 from ...wire.events.loaders import BatchTensorsEvent
-from ..containers import fields_of, first_of, is_mapping, is_sequence, values_of
+from ..containers import fields_of, first_of, is_a, is_mapping, is_sequence, values_of
 from ..loader.batch_content import PLAIN
 from ..observer import Watch, observer
 from ..session import Session
@@ -51,13 +51,13 @@ def counted(batch: Any, tensor: type) -> Tuple[int, int]:
     while pending and left:
         left -= 1
         item = pending.pop()
-        if issubclass(type(item), tensor):
+        if is_a(item, tensor):
             tensors += 1
             continue
         held = _held(item)
         longest = max(longest, len(held) if is_sequence(item) or is_mapping(item) else 0)
         for one in held:
-            if not issubclass(type(one), PLAIN) and id(one) not in seen:
+            if not is_a(one, PLAIN) and id(one) not in seen:
                 seen.add(id(one))
                 pending.append(one)
     return tensors, longest
@@ -69,5 +69,5 @@ def _held(item: Any) -> List[Any]:
         return values_of(item, LOOKED_MAX)
     if is_sequence(item):
         first = first_of(item, 1)
-        return first_of(item, LOOKED_MAX) if first and not issubclass(type(first[0]), PLAIN) else []
+        return first_of(item, LOOKED_MAX) if first and not is_a(first[0], PLAIN) else []
     return list(fields_of(item).values())

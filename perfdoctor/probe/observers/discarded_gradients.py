@@ -14,7 +14,7 @@ from typing import Any, Dict, FrozenSet, Iterator, List, Optional, Set, Tuple
 from ...wire.events.training import DiscardedGradientsEvent
 from .. import patch
 from ..constructor_lines import ConstructorLines
-from ..containers import fields_of
+from ..containers import fields_of, is_a
 from ..frame_names import names_of
 from ..loss_graph import compiles_backward, needless, nodes_of, operation_of, parents_of, variable_of
 from ..module_parts import gradient_of
@@ -206,7 +206,7 @@ class RoundsLook:
             position = {node: index for index, node in enumerate(order)}
             for frame in frames[:HOLDERS]:
                 for name, value in _named(names_of(frame)):
-                    index = position.get(value.grad_fn, -1) if isinstance(value, torch.Tensor) else -1
+                    index = position.get(value.grad_fn, -1) if is_a(value, torch.Tensor) else -1
                     if index >= 0:
                         backward.names.setdefault(index, (name, line_of(frame)))
 

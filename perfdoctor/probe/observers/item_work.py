@@ -10,7 +10,7 @@ from typing import Any, Dict, Optional
 
 from ...wire.events.item_work import ItemWorkEvent
 from ...wire.step_rows import DISTURBED
-from ..containers import fields_of, values_of
+from ..containers import fields_of, is_a, values_of
 from ..fetch_turns import NEVER
 from ..looks.user_calls import UserCalls
 from ..observer import Watch, observer
@@ -67,7 +67,7 @@ class ItemWork:
         seen.end()
         self.session.slowed = False
         self.looked += 1
-        whole = len(args[1]) if len(args) > 1 and isinstance(args[1], list) else 1
+        whole = len(args[1]) if len(args) > 1 and is_a(args[1], list) else 1
         self.items += max(seen.outermost.values(), default=1) if cut else whole
         if self.items >= ITEMS_ENOUGH or self.looked >= BATCHES_MAX:
             seen.over = True
@@ -85,8 +85,8 @@ def _reached(fetcher: Any) -> Dict[int, Any]:
     found: Dict[int, Any] = {}
     waiting = [getattr(fetcher, "dataset", None), getattr(fetcher, "collate_fn", None)]
     while waiting and len(found) < REACHED_MAX:
-        value = waiting.pop(0)
-        if id(value) in found or isinstance(value, (int, float, str, bytes, type(None))):
+        value: Any = waiting.pop(0)
+        if id(value) in found or is_a(value, (int, float, str, bytes, type(None))):
             continue
         found[id(value)] = None
         if type(value) in (list, tuple):

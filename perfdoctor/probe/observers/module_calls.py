@@ -14,7 +14,7 @@ from ...wire.events.training import PARAMETRIZATION, BiasedLayerEvent, ModuleCal
 from .. import accelerators, patch
 from ..autocast import autocast_of
 from ..constructor_lines import ConstructorLines
-from ..containers import first_of, is_mapping, is_sequence, length_of, values_of
+from ..containers import first_of, is_a, is_mapping, is_sequence, length_of, values_of
 from ..looks.op_recording import recording_question, unseen
 from ..looks.repeats import Call, CalledAgain, GraphUse, told
 from ..looks.transforms import is_wrapped
@@ -175,7 +175,7 @@ class ModuleCalls:
         for viewer in self.steps.moments.sampled_steps:
             viewer.returned(call, result)
         module, nn = call.module, self.torch.nn
-        tensor = isinstance(result, self.torch.Tensor)
+        tensor = is_a(result, self.torch.Tensor)
         if (
             tensor
             and isinstance(module, nn.modules.conv._ConvNd)
@@ -200,7 +200,7 @@ class ModuleCalls:
         """What is asked of every call: number types, a batch normalisation's input, exchange of gradients."""
         nn = self.torch.nn
         given: Any = args[1] if len(args) > 1 else None
-        tensor = isinstance(given, self.torch.Tensor)
+        tensor = is_a(given, self.torch.Tensor)
         if tensor and given.dtype == self.torch.float64:
             self.wide_inputs = True
         if self.autocast is None:
@@ -221,12 +221,12 @@ class ModuleCalls:
 
     def _parts(self, value: Any, alive: List[Any], depth: int) -> Any:
         """Something equal for equal arguments: tensors by identity and version. Raises Unknown."""
-        if isinstance(value, self.torch.Tensor):
+        if is_a(value, self.torch.Tensor):
             if value.is_inference():
                 raise Unknown
             alive.append(weakref.ref(value))
             return "tensor", id(value), value._version
-        if value is None or isinstance(value, (bool, int, float, str)):
+        if value is None or is_a(value, (bool, int, float, str)):
             return value
         if depth and is_sequence(value):
             return tuple(self._parts(item, alive, depth - 1) for item in first_of(value, length_of(value)))

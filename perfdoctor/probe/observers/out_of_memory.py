@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-import weakref
 from types import TracebackType
 from typing import Any, Dict, Optional, Tuple
 
 from ...wire.events.memory import OutOfMemoryEvent
 from .. import accelerators
+from ..by_identity import ByIdentity
+from ..containers import is_a
 from ..module_parts import parameters_of
 from ..observer import Watch, observer
 from ..user_frames import is_users
@@ -36,8 +37,8 @@ class MemoryAtEnd:
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
         self.torch = watch.torch
-        self.models: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.models: ByIdentity[bool] = ByIdentity()
+        self.optimizers: ByIdentity[int] = ByIdentity()  # their numbers
         self.base: Dict[str, int] = {}  # what the kernel said before a model was called
         self.told = False
 
@@ -47,7 +48,7 @@ class MemoryAtEnd:
             parameters = sum(_bytes(parameter, HOST) for parameter in parameters_of(model))
             status = _kibibytes("/proc/self/status")
             self.base = {name: max(0, size - parameters) for name, size in status.items()}
-        self.models.add(model)
+        self.models[model] = True
 
     def look(self) -> None:
         """Tell of it, once, if the exception that ended the script was about memory."""
@@ -75,7 +76,7 @@ class MemoryAtEnd:
             gradients_bytes=gradients,
             optimizer_bytes=state,
             base_bytes=base,
-            stepped=bool(self.optimizers),
+            stepped=len(self.optimizers) > 0,
             held_bytes=held,
             reserved_bytes=reserved,
             free_bytes=free,
@@ -95,9 +96,9 @@ class MemoryAtEnd:
             kept += sum(
                 _bytes(value, device)
                 for state in list(optimizer.state.values())
-                if isinstance(state, dict)
+                if is_a(state, dict)
                 for value in state.values()
-                if isinstance(value, self.torch.Tensor)
+                if is_a(value, self.torch.Tensor)
             )
         parameters = sum(_bytes(parameter, device) for parameter in seen.values())
         gradients = sum(_bytes(p.grad, device) for p in seen.values() if p.grad is not None)
@@ -121,7 +122,7 @@ def out_of_memory(watch: Watch) -> None:
     """Keep hold of models and optimizers, weakly, and look at the end what ended the script."""
     account = MemoryAtEnd(watch)
     watch.on_model("out of memory", account.model)
-    watch.on_optimizer("out of memory", lambda optimizer, number: account.optimizers.add(optimizer))
+    watch.on_optimizer("out of memory", account.optimizers.__setitem__)
     watch.each_second("out of memory", account.look)
 
 

@@ -14,6 +14,7 @@ from ...wire.events.loaders import PaddingEvent
 from ..loader.batch_content import leaves
 from ..observer import Watch, observer
 from ..session import Session
+from ..tensor_elements import elements_of
 from ..wrapping import Args, Kwargs
 
 Rows = List[List[int]]
@@ -69,7 +70,10 @@ class PaddingSamples:
             return
         step = -(-len(leaf) // ROWS_MAX)
         with self.torch._C.DisableTorchFunction():  # a mode of the script's would see it
-            frames = leaf.numpy()[::step]
+            elements = elements_of(leaf)
+            if elements is None:
+                return
+            frames = elements[::step]
             beside = [one[::step].tolist() for one in found if self._may_tell(one, leaf)]
         for along in (1, 2):
             width = leaf.shape[along]

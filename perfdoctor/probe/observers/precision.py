@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, Optional
 from ...wire.events.script import SettingsEvent
 from .. import accelerators
 from ..autocast import autocast_of
+from ..containers import is_a
 from ..observer import Watch, observer
 from ..recorder import Recorder
 from ..user_frames import user_line
@@ -28,11 +29,11 @@ class TrainingSettings:
     def sample(self, recorder: Recorder, loss: Any) -> None:
         """Before some backwards."""
         torch = self.steps.torch
-        device = loss.device.type if isinstance(loss, torch.Tensor) else "cpu"
+        device = loss.device.type if is_a(loss, torch.Tensor) else "cpu"
         now: Dict[str, Any] = {
             "autocast_in_backward": autocast_of(torch, device),
             "scaled": self.steps.losses.unscaled is not None,
-            "loss_dtype": str(loss.dtype)[6:] if isinstance(loss, torch.Tensor) else None,
+            "loss_dtype": str(loss.dtype)[6:] if is_a(loss, torch.Tensor) else None,
             "default_dtype": str(torch.get_default_dtype())[6:],
             "device": device,
         }

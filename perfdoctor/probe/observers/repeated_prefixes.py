@@ -207,8 +207,9 @@ class RepeatedPrefixes:
 
 
 def _names(module: Any) -> Tuple[str, ...]:
-    """What `forward` calls its arguments, itself included."""
-    code = getattr(getattr(type(module).forward, "__wrapped__", type(module).forward), "__code__", None)
+    """What `forward` calls its arguments, itself included; nothing of a class without one."""
+    forward = getattr(type(module), "forward", None)
+    code = getattr(getattr(forward, "__wrapped__", forward), "__code__", None)
     return code.co_varnames[: code.co_argcount] if code is not None else ()
 
 

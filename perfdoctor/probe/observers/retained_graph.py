@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from ...wire.events.training import RetainedGraphsEvent
-from ..containers import ends_of, fields_of, is_mapping, is_sequence, values_of
+from ..containers import ends_of, fields_of, is_a, is_mapping, is_sequence, values_of
 from ..frame_names import names_of
 from ..loss_graph import variable_of
 from ..observer import Watch, observer
@@ -75,7 +75,7 @@ class _Names:
     def _below(
         self, name: str, value: Any, levels: int, listed: bool = False
     ) -> Iterator[Tuple[str, Any, bool]]:
-        if isinstance(value, self.tensor):
+        if is_a(value, self.tensor):
             if value.grad_fn is not None:
                 yield name, value.grad_fn, listed
         elif levels and id(value) not in self.seen and len(self.seen) < VISITS:
@@ -156,7 +156,7 @@ def retained_graph(watch: Watch) -> None:
 
 
 def _node(loss: Any) -> Any:
-    if isinstance(loss, (list, tuple)):
+    if is_a(loss, (list, tuple)):
         loss = loss[0] if loss else None
     return getattr(loss, "grad_fn", None)
 
@@ -216,4 +216,4 @@ def _is_of_users_class(value: Any) -> bool:
     """Whether attributes may hold what the script keeps: an object of a class of its own."""
     module = sys.modules.get(type(value).__module__)
     file = getattr(module, "__file__", None)
-    return isinstance(file, str) and is_users(file)
+    return is_a(file, str) and is_users(file)

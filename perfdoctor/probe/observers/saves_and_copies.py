@@ -9,6 +9,7 @@ from typing import Any, Optional, Tuple
 from ...wire.events.script import DeviceEvent, SaveEvent, ThreadsEvent
 from ...wire.step_rows import CHECKPOINT, HOST_TO_DEVICE, OTHER, VALIDATION
 from .. import accelerators, patch
+from ..containers import is_a
 from ..instance_methods import replace_for_instances
 from ..moments import Moments
 from ..observer import Watch, observer
@@ -41,9 +42,7 @@ class SaveAndCopyHooks:
         recorder, begin = token
         recorder.leave()
         path = args[1] if len(args) > 1 else None
-        size = (
-            os.path.getsize(path) if isinstance(path, (str, os.PathLike)) and os.path.exists(path) else None
-        )
+        size = os.path.getsize(path) if is_a(path, (str, os.PathLike)) and os.path.exists(path) else None
         seconds = (recorder.since - begin) / 1e9
         self.session.write(SaveEvent(begin_ns=begin, seconds=seconds, bytes=size, at=user_line()))
 

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 from ...wire.events.training import SeparateDerivativesEvent
 from .. import patch
+from ..containers import is_a
 from ..looks.op_recording import unseen
 from ..loss_graph import nodes_of
 from ..observer import Watch, observer
@@ -87,13 +88,13 @@ class DerivativesOfStep:
         self.calls += 1
         self.elapsed_ns += elapsed_ns
         output: Any = args[0] if args else kwargs.get("outputs")
-        if isinstance(output, (list, tuple)) and len(output) == 1:
+        if is_a(output, (list, tuple)) and len(output) == 1:
             output = output[0]
         made = getattr(output, "grad_fn", None)
         if made is None or self.calls > CALLS_MAX:
             return
         given = args[1] if len(args) > 1 else kwargs.get("inputs")
-        inputs = given if isinstance(given, (list, tuple)) else (given,)
+        inputs = given if is_a(given, (list, tuple)) else (given,)
         call = DerivativeCall({id(one) for one in inputs}, elapsed_ns, _made(result, made))
         self.outputs.setdefault((made._sequence_nr(), output.output_nr), []).append(call)
 

@@ -10,6 +10,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
 from ...wire.events.training import UnusedGradientsEvent, UnusedModuleEvent
+from ..containers import is_a
 from ..loss_graph import LOOKUPS, needless, nodes_of, operation_of, parents_of, users_of, variable_of
 from ..module_parts import parameters_of
 from ..observer import Watch, observer
@@ -117,7 +118,7 @@ class UnusedGradients:
 def _is_at_rest(group: Dict[str, Any]) -> bool:
     """Whether an optimizer leaves these parameters as they are; a rate in a tensor is not read."""
     rate = group.get("lr")
-    return isinstance(rate, (int, float)) and rate == 0
+    return is_a(rate, (int, float)) and rate == 0
 
 
 def _state(leaf: Any, is_at_rest: bool) -> Tuple[Any, int, Any]:

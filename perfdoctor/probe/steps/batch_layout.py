@@ -11,6 +11,7 @@ from typing import Any, List, Optional, Tuple
 
 from ...wire.events.training import BatchLayoutEvent
 from .. import patch
+from ..containers import is_a
 from ..loader.batch_content import leaves
 from ..looks.op_recording import unseen
 from ..session import Session
@@ -82,7 +83,7 @@ class LayoutLook:
         self.rows = self.columns = 0
         given = leaves((args[1:], kwargs), tensor) if samples.loader_delivers else list(args[1:2])
         for batch in given:
-            if isinstance(batch, tensor) and not batch.is_nested and batch.dim() > 1:
+            if is_a(batch, tensor) and not batch.is_nested and batch.dim() > 1:
                 rows, columns = int(batch.shape[0]), int(batch.shape[1])
                 if not samples.loader_delivers or (rows, columns) == samples.sizes:
                     self.rows, self.columns = rows, columns
@@ -125,7 +126,7 @@ class LayoutLook:
         nn = self.nn
         if isinstance(module, (nn.RNNBase, nn.MultiheadAttention)):
             return self._of_sequences(module, given) if self._is_torchs(module) else None
-        if not isinstance(given, self.layouts.torch.Tensor) or given.is_nested:
+        if not is_a(given, self.layouts.torch.Tensor) or given.is_nested:
             return None
         shape = tuple(given.shape)
         self.merged |= self.frames and len(shape) > 1 and shape[0] == self.rows * self.columns
@@ -155,7 +156,7 @@ class LayoutLook:
         packed = getattr(given, "batch_sizes", None)
         if packed is not None:
             return self._of_pair(int(packed[0]), len(packed), shorter=True)
-        if not isinstance(given, self.layouts.torch.Tensor) or given.is_nested or given.dim() != 3:
+        if not is_a(given, self.layouts.torch.Tensor) or given.is_nested or given.dim() != 3:
             return None
         first, second = int(given.shape[0]), int(given.shape[1])
         return self._of_pair(first, second) if module.batch_first else self._of_pair(second, first)

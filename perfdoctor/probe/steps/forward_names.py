@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from ...wire.events.script import GradNamesEvent
+from ..containers import is_a
 from ..frame_names import names_of
 from ..looks.op_recording import unseen
 from ..session import Session
@@ -37,4 +38,4 @@ class ForwardNames:
         self.session.write(GradNamesEvent(names=names, function=frame.f_code.co_name, at=line_of(frame)))
 
     def _is_result(self, value: Any) -> bool:
-        return isinstance(value, self.tensor) and value.requires_grad  # type: ignore[attr-defined]
+        return is_a(value, self.tensor) and value.requires_grad

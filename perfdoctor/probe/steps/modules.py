@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from _thread import get_ident
+from functools import partial
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from ...wire.step_rows import BACKWARD, CALL, CHECKPOINT, DATA_WAIT, FORWARD, OTHER, VALIDATION
@@ -309,9 +310,10 @@ class ModuleCallPhases:
         updates = self.updates
         one_loss = not updates.several_losses or len(updates.numbers) <= 1
         at = known.dimension
-        if not one_loss or at is None or not isinstance(batch, self.torch.Tensor):
+        kind, tensor = type(batch), self.torch.Tensor
+        if not one_loss or at is None or not issubclass(kind, tensor):
             return
-        plain = type(batch) is self.torch.Tensor and not self.function_modes()
+        plain = kind is tensor and not self.function_modes()
         (self._count_rows if plain else self.count_unseen)(batch, at)
 
     def _count_rows(self, batch: Any, at: int) -> None:
@@ -321,9 +323,9 @@ class ModuleCallPhases:
 
     def _meet(self, module: Any) -> KnownModule:
         has_parameters = next(parameters_of(module), None) is not None
-        key, forget = id(module), self.known.pop
+        key = id(module)
         # Another module may come to lie where this one did.
-        alive = weakref.ref(module, lambda _: forget(key, None))
+        alive = weakref.ref(module, partial(self.known.pop, key))
         known = self.known[key] = KnownModule(has_parameters, alive)
         if has_parameters:
             known.layout = LayoutLook(self.layouts)

@@ -14,6 +14,7 @@ from typing import Any, Callable, List, Optional, Tuple
 
 from ...wire.step_rows import OPTIMIZER, OTHER, SKIPPED, UPDATE, VALIDATION
 from .. import patch
+from ..by_identity import ByIdentity
 from ..compile_question import compile_question
 from ..recorder import BEFORE_UPDATE, OUTERMOST, Recorder, clock
 from ..wrapping import Args, Kwargs
@@ -38,7 +39,7 @@ class Updates:
         # Not so where a hook of a backward updates that was not called by torch.autograd.
         self.graph_task = getattr(torch._C, "_current_graph_task_id", lambda: NO_TASK + 1)
         self.hooked_step = _hooked_step(torch.optim.Optimizer)
-        self.numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self.numbers: ByIdentity[int] = ByIdentity()
         self.several_losses = False  # a further optimizer made its first update after a backward of its own
         # The last one with its number and verdicts: a weak look-up of these costs as much as the rest.
         self.last: Last = (lambda: None, 0, None)

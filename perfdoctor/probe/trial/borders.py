@@ -26,7 +26,7 @@ def at_each_update(name: str, session: Session, hooks: StepTracker, call: Callab
         if sum(identity != SCALER for identity, _ in hooks.updates.open) > 1:
             return
         # The first optimizer's update is not counted yet; those of others follow it within a step.
-        number = hooks.updates.numbers.get(optimizer, len(hooks.updates.numbers) + 1)
+        number = hooks.updates.numbers.get(optimizer) or len(hooks.updates.numbers) + 1
         call(recorder.first_optimizer_marks + (number == 1))
 
     register_optimizer_step_post_hook(patch.optimizer_hook(name, updated))

@@ -148,6 +148,16 @@ def test_tensors_without_elements_are_left_alone():
     assert found == []
 
 
+def test_tensors_that_were_looked_at_can_be_resized():
+    texts, features = tokens(), frames()
+    assert looks(texts)
+    assert looks({"x": features, "lengths": torch.tensor(LENGTHS)})
+    for tensor in (texts, features):
+        tensor.resize_(10_000)
+        tensor.untyped_storage().resize_(0)
+    assert looks({"x": features, "lengths": torch.tensor(LENGTHS)}) == []
+
+
 @pytest.mark.shows("randomness")
 def test_a_look_draws_nothing_and_uses_no_default_device():
     texts, state = tokens(), torch.random.get_rng_state()

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from perfdoctor.probe.observers.repeated_prefixes import RepeatedPrefixes, Run
+from perfdoctor.probe.observers.repeated_prefixes import RepeatedPrefixes, Run, _names
 from tests.support.watched import watched
 
 LEFT_MS, PER_PLACE_MS = 3, 1
@@ -42,6 +42,11 @@ def seen(*calls):
 
 def text(length, rows=2):
     return torch.arange(rows * 64).view(rows, 64)[:, :length]
+
+
+def test_a_class_without_a_forward_names_no_arguments():
+    assert _names(MODEL) == ("self", "text", "attention_mask", "past")
+    assert _names(object()) == ()  # as a module of TorchScript's, whose objects have one
 
 
 GROWING = [((text(length),), {}) for length in range(4, 25)]
