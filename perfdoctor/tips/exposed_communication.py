@@ -115,7 +115,8 @@ def _of_run(run: RunFacts, sync: GradientSyncFacts, because: tuple[str, ...]) ->
         flag, code = _half(run)
         return Advice(because, smaller, placed(sync), flag, same_result=False, code=code)
     if startup_share(each) > HALF:
-        because = (*because, "so few bytes take longer to start than to transfer: still fewer would not help")
+        few = "so few bytes take longer to start than to transfer: fewer exchanges help, not smaller ones"
+        because = (*because, few)
     fewer = removes(0.0, HALF * sync.exposed, HALF * sync.all)
     code = "with model.no_sync():  # every second backward; step() and zero_grad() after the others\n    ..."
     return Advice(because, fewer, placed(sync), "--accumulate 2", same_result=False, code=code)

@@ -63,4 +63,6 @@ def _full(pauses: GcPauseFacts) -> str:
     if not pauses.full_per_step:
         return "all of it in collections of young generations"
     each_ms = pauses.full_seconds_per_step / pauses.full_per_step * 1e3
+    if pauses.full == 1:
+        return f"one full collection in all of the steps, {each_ms:.1f} ms"
     return f"one full collection {every(1 / pauses.full_per_step, 'step', 1)}, {each_ms:.1f} ms each"

@@ -105,7 +105,7 @@ def slow_dataset_code(
             f"{where} line {top.at.line}" + (f": `{text}`" if text else ""),
             *(_said(back) for back in backs),
             *(
-                [f"another {beyond:.0%} is spent in other code of the dataset's"]
+                [f"another {beyond:.0%} is spent in other code of the dataset"]
                 if beyond >= OTHERS_SAID
                 else []
             ),

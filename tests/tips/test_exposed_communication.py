@@ -37,7 +37,9 @@ def test_of_a_run_it_says_how_much_goes_over_the_link_and_where_the_model_was_wr
     assert [at.line for at in advice.at] == [22]
     small = tip(GPU, facts.exchanged(moving=10, bytes=14_000, buckets=2.0)).because[1:]
     assert "14 kB a step in 2 collectives of 7 kB" in small[0]
-    assert small[1] == "so few bytes take longer to start than to transfer: still fewer would not help"
+    assert small[1] == (
+        "so few bytes take longer to start than to transfer: fewer exchanges help, not smaller ones"
+    )
 
 
 def test_tiny_buckets_are_put_together():

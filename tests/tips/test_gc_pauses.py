@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.model.measured import Location
@@ -22,6 +24,11 @@ def test_says_how_often_and_how_long_everything_is_collected():
     assert advice.tweak == "--gc-freeze"
     assert gain(advice).likely == pytest.approx(1 / (1 - 0.18))
     assert gain(advice).high == pytest.approx(1 / (1 - 0.21))
+
+
+def test_a_single_full_collection_has_no_interval():
+    advice = tip(STEP, replace(pauses(full=2.0, every=50), full=1))
+    assert advice.because[1] == "one full collection in all of the steps, 100.0 ms"
 
 
 def test_names_the_line_that_asks_for_them_and_takes_it_out():

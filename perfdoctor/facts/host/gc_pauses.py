@@ -25,6 +25,7 @@ class GcPauseFacts:
     full_seconds_per_step: float
     longest_s: float
     at: Location | None = None  # the user's line that asks for most of the full ones, if one does
+    full: int | None = None  # how many full ones there were
 
 
 @fact
@@ -45,4 +46,5 @@ def gc_pause_facts(rank: RankRecords, span: MeasuredSpan, sources: Sources) -> G
         full_seconds_per_step=full_s / steps,
         longest_s=total.longest_s,
         at=at if asks and total.at_seconds >= MOSTLY * full_s else None,
+        full=total.full,
     )

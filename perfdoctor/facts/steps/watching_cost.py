@@ -10,7 +10,7 @@ from perfdoctor.facts.decode import Json, positive
 from perfdoctor.facts.host.resources import HostSamples, growth
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Steps
-from perfdoctor.model.measured import OverheadFacts, StackFacts, StepFacts
+from perfdoctor.model.measured import CpuFacts, OverheadFacts, StackFacts, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.process import CostEvent
@@ -30,11 +30,14 @@ def overhead_facts(
     step: StepFacts,
     samples: HostSamples,
     lines: StackFacts | Missing | None,
+    cpu: CpuFacts | Missing | None,
 ) -> OverheadFacts | Missing:
     """What watching cost a step.
 
     At least: how often each of the probe's moves was made, times what it costs here after other work. In a
-    training step each costs more; how much more is told by the stack samples that met the probe at work.
+    training step each costs more; how much more is told by the stack samples that met the probe at work. Not
+    where other programs hold the cores: a thread may lose its core as it asks for a clock of its own, and
+    samples then meet the probe waiting, for time that would be lost a little later without it.
     What profiler windows took, by how much they slowed their steps, and what recording collectives took is
     spread over all steps.
     """
@@ -48,7 +51,8 @@ def overhead_facts(
         + cost.row_ns * steps.rows / count
         + cost.call_ns * _module_calls(rank, float(steps.counts["calls"].sum()) / count)
     ) / 1e9 + collectives_s / count
-    sampled_s = tuple(share * step.mean_s for share in _own_shares(lines))
+    alone = not (isinstance(cpu, CpuFacts) and cpu.crowded)
+    sampled_s = tuple(share * step.mean_s for share in _own_shares(lines)) if alone else ()
     low_s, likely_s = sampled_s[:2] if sampled_s and sampled_s[0] > pieces_s else (pieces_s, pieces_s)
     windows = windows_s(rank, step.mean_s) / count
     return OverheadFacts(

@@ -143,8 +143,11 @@ def connects(frame: Frame) -> bool:
 
 
 def library(frame: Frame) -> str | None:
-    """The name of the package or module that a frame belongs to; None for the user's own."""
-    if frame.owner is Owner.USER:
+    """The name of the package or module that a frame belongs to; None for the user's own and the probe's.
+
+    The probe may lie anywhere, as where perfdoctor is installed from a working copy.
+    """
+    if frame.owner in (Owner.USER, Owner.PROBE):
         return None
     match = _TOP.match(frame.module_path)
     return match[1].removesuffix(".py") if match else None

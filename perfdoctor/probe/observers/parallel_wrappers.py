@@ -42,7 +42,7 @@ class ParallelWrappers:
                 fields["buffer_bytes"] = sum(b.numel() * b.element_size() for b in wrapper.modules_buffers)
             device = getattr(wrapper, "device", None)
             fields["device"] = getattr(device, "type", None)
-        self.session.write(WrapperEvent(kind=type(wrapper).__name__, at=user_line(), **fields))
+        self.session.write(WrapperEvent(kind=_kind(wrapper), at=user_line(), **fields))
         if group is not None:
             for call in self.moments.ddp:
                 call(wrapper)
@@ -100,6 +100,12 @@ def parallel_wrappers(watch: Watch) -> None:
         (f"{OLDER_COMPOSABLE}.fully_shard", watch_older_composable),
     ):
         watch.on_import(name, "wrapper", hook)
+
+
+def _kind(wrapper: Any) -> str:
+    """Which of torch's wrappers it is, or is made of: a script may have a class of its own below one."""
+    names = [each.__name__ for each in type(wrapper).__mro__]
+    return next((name for name in names if name in WRAPPERS), names[0])
 
 
 def _wrap_exported(module: Any, name: str, after: patch.After, package: str) -> None:

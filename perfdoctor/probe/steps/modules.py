@@ -17,7 +17,7 @@ from ..wrapping import Args, Kwargs
 from .batch_layout import BatchLayouts, LayoutLook
 from .eval_passes import EvalPasses
 from .known_modules import NOBODY, KnownModule
-from .samples import SampleCount
+from .samples import SampleCount, is_single
 from .steady_calls import SteadyCalls
 from .thread import TrainingThread
 from .updates import Updates
@@ -317,7 +317,7 @@ class ModuleCallPhases:
         (self._count_rows if plain else self.count_unseen)(batch, at)
 
     def _count_rows(self, batch: Any, at: int) -> None:
-        if batch.dim() > at:
+        if batch.dim() > at and not is_single(batch):
             # `len` takes four times as long as `shape`, which a nested tensor does not have.
             self.samples.pending = batch.size(0) if batch.is_nested else batch.shape[at]
 

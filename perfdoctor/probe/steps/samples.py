@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Deque, Optional, Tuple
+from typing import Any, Deque, Optional, Tuple
 
 UNSETTLED_MAX = 64  # pending batches that can be counted again: no loader runs further ahead
+
+
+def is_single(batch: Any) -> bool:
+    """Whether what a model is given is one sample, without a dimension of samples: numbers in a row.
+
+    Such as what a policy observes. Indices in a row are a sample each.
+    """
+    return bool(batch.dim() == 1 and batch.is_floating_point())
 
 
 class SampleCount:

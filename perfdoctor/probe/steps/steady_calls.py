@@ -13,6 +13,7 @@ from .. import patch
 from ..recorder import EVAL_FORWARD, Recorder, clock
 from ..wrapping import Args, Kwargs
 from .known_modules import KnownModule, Shapes
+from .samples import is_single
 
 Call = Callable[[Any, Args, Recorder, KnownModule], Any]
 
@@ -118,7 +119,7 @@ class SteadyCalls:
                     if phase == FORWARD and not samples.loader_delivers:
                         at, shape = known.dimension, known.shape
                         one_loss = not updates.several_losses or len(updates.numbers) <= 1
-                        if one_loss and at is not None and len(shape) > at:
+                        if one_loss and at is not None and len(shape) > at and not is_single(args[0]):
                             samples.pending = shape[at]
                     return original(self, *args)
                 finally:

@@ -17,6 +17,7 @@ from perfdoctor.render.page import BarPart, Bars, Block, Headline, Page, Paragra
 from perfdoctor.render.pages import conclusions, lines, out_of_memory, ranks, rates, resource_use
 
 OPERATORS = 3  # named on the page
+LEAST_DRAWN = 0.001  # of a step: phases below it, such as a single checkpoint's, weigh nothing
 MORE_LINES = 20  # that are offered where the costliest of them say nothing
 
 
@@ -105,7 +106,7 @@ def _step(steps: StepFacts, of: str) -> Iterator[Block]:
     yield Headline(
         (blocks.strong(f"One step{of}: {text.seconds(steps.mean_s)}"), spread), blocks.quiet(rate), level=5
     )
-    yield Bars(tuple(_part(steps, phase) for phase in Phase))
+    yield Bars(tuple(_part(steps, phase) for phase in Phase), LEAST_DRAWN)
 
 
 def _part(steps: StepFacts, phase: Phase) -> BarPart:

@@ -25,7 +25,7 @@ def test_pauses_are_spread_over_the_steps_they_fell_into():
     found = facts()
     assert (found.per_step, found.full_per_step) == pytest.approx((0.5, 0.1))
     assert (found.seconds_per_step, found.full_seconds_per_step) == pytest.approx((0.015, 0.0125))
-    assert found.longest_s == 0.3
+    assert (found.longest_s, found.full) == (0.3, 8)
 
 
 def test_a_line_is_named_only_if_it_asks_for_most_of_them():

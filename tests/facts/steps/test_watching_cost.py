@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.facts.steps import watching_cost
 from perfdoctor.facts.steps.boundaries import find
-from perfdoctor.model.measured import StackFacts
+from perfdoctor.model.measured import CpuFacts, StackFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from tests.support.facts import step
@@ -22,10 +24,10 @@ def test_the_cost_of_watching_adds_up():
         {"event": "cost", "switch_ns": 100, "row_ns": 1000, "call_ns": 50},
         {"event": "root", "modules": 10},
     ]
-    found = watching_cost.overhead_facts(of(*entries), STEPS, step(forward=10), [], None)
+    found = watching_cost.overhead_facts(of(*entries), STEPS, step(forward=10), [], None, None)
     assert found.seconds_per_step == pytest.approx(2.8e-6)
     assert found.share == pytest.approx(2.8e-4)
-    assert isinstance(watching_cost.overhead_facts(of(), STEPS, step(forward=10), [], None), Missing)
+    assert isinstance(watching_cost.overhead_facts(of(), STEPS, step(forward=10), [], None, None), Missing)
 
 
 def test_calls_of_modules_are_those_that_a_look_at_a_step_counted():
@@ -40,13 +42,13 @@ def test_calls_of_modules_are_those_that_a_look_at_a_step_counted():
     }
     look |= {"synced": 0, "unsynced": 0, "biased": 0, "biased_elements": 0}
     entries = of(cost, {"event": "root", "modules": 10}, look)
-    found = watching_cost.overhead_facts(entries, STEPS, step(forward=10), [], None)
+    found = watching_cost.overhead_facts(entries, STEPS, step(forward=10), [], None, None)
     assert found.seconds_per_step == pytest.approx(300e-6)
 
 
 def test_the_samplers_cores_are_their_cpu_over_time():
     samples = [{"t_ns": t * 1000 * MS, "perfdoctor_cpu_s": 1 + t * 0.02} for t in (1, 2, 3)]
-    found = watching_cost.overhead_facts(of({"event": "cost"}), STEPS, step(forward=10), samples, None)
+    found = watching_cost.overhead_facts(of({"event": "cost"}), STEPS, step(forward=10), samples, None, None)
     assert found.sampler_cores == pytest.approx(0.02)
 
 
@@ -74,28 +76,28 @@ def test_a_window_without_a_step_of_warm_up_costs_what_its_steps_do_and_the_coun
 def test_the_overhead_includes_the_windows():
     cost = {"event": "cost", "switch_ns": 0, "row_ns": 0, "call_ns": 0}
     window = {"event": "window", "outcome": "ok", "steps": 4, "start_s": 0.1, "stop_s": 0.0, "export_s": 0.0}
-    found = watching_cost.overhead_facts(of(cost, window), STEPS, step(forward=0.01), (), None)
+    found = watching_cost.overhead_facts(of(cost, window), STEPS, step(forward=0.01), (), None, None)
     assert found.seconds_per_step == pytest.approx(0.1 / 100)
 
 
 def test_the_overhead_includes_recording_collectives():
     cost = {"event": "cost", "switch_ns": 0, "row_ns": 0, "call_ns": 0}
     totals = [{"event": "collectives", "calls": calls, "own_s": 1e-5 * calls} for calls in (40, 100)]
-    found = watching_cost.overhead_facts(of(cost, *totals), STEPS, step(forward=0.01), (), None)
+    found = watching_cost.overhead_facts(of(cost, *totals), STEPS, step(forward=0.01), (), None, None)
     assert found.seconds_per_step == pytest.approx(1e-3 / 100)
 
 
 def test_a_damaged_total_takes_no_time_away():
     cost = {"event": "cost", "switch_ns": 0, "row_ns": 0, "call_ns": 0}
     total = {"event": "collectives", "calls": 9, "own_s": -1.5e308}
-    found = watching_cost.overhead_facts(of(cost, total), STEPS, step(forward=0.01), (), None)
+    found = watching_cost.overhead_facts(of(cost, total), STEPS, step(forward=0.01), (), None, None)
     assert (found.seconds_per_step, found.share) == (0.0, 0.0)
 
 
-def sampled(own, total):
+def sampled(own, total, cpu=None):
     entries = of({"event": "cost", "switch_ns": 100, "row_ns": 1000, "call_ns": 50})
     lines = StackFacts(total, "py-spy", {}, own)
-    return watching_cost.overhead_facts(entries, STEPS, step(forward=10), [], lines)
+    return watching_cost.overhead_facts(entries, STEPS, step(forward=10), [], lines, cpu)
 
 
 def test_stack_samples_that_met_the_probe_tell_what_it_really_took():
@@ -120,3 +122,11 @@ def test_few_samples_leave_the_sum_of_its_moves_without_an_upper_end():
 
 def test_reports_of_samples_that_do_not_tell_have_no_upper_end():
     assert sampled(None, 100).high_seconds_per_step is None
+
+
+def test_samples_do_not_tell_it_where_other_programs_hold_the_cores():
+    crowded = CpuFacts(usable_cores=2, busy_cores=0.1, main_cores=0.1, worker_cores=None, other_cores=1.9)
+    found = sampled(600, 1000, crowded)
+    assert found.seconds_per_step == pytest.approx(1.9e-6)
+    assert found.high_seconds_per_step is None
+    assert sampled(600, 1000, replace(crowded, other_cores=0.0)).high_seconds_per_step > 0.005

@@ -82,3 +82,26 @@ def test_a_batch_stands_for_those_that_were_not_looked_at(made, monkeypatch):
     fetch(made, monkeypatch, 1)
     batches, samples = (made.rows.rows[-1][place] for place in (5, 6))
     assert (batches, samples) == (CHEAPEST_STRIDE, 4 * CHEAPEST_STRIDE)
+
+
+def test_time_in_which_the_thread_lost_its_core_while_its_clock_was_asked_is_no_cost_of_the_batch(
+    made, monkeypatch
+):
+    now = [0]
+
+    def asked():
+        now[0] += 20_000_000
+        return 0
+
+    monkeypatch.setattr(making, "clock", lambda: now[0])
+    monkeypatch.setattr(making, "thread_clock", asked)
+    made.fetches.count = made.next()
+    token = made.before_fetch((), {})
+    now[0] += 3_000_000  # reading
+    made.before_collate((), {})
+    now[0] += 1_000_000
+    made.after_collate(True, (), None)
+    made.after_fetch(token, (object(),), [torch.ones(4, 2)])
+    (row,) = made.rows.rows
+    read, collate = row[7], row[9]
+    assert (read, collate) == (3_000_000, 1_000_000)

@@ -26,6 +26,32 @@ SCRIPT = """
     distributed.destroy_process_group()
 """
 
+OF_ITS_OWN = """
+    import torch
+    from torch import distributed
+    from torch.nn.parallel import DistributedDataParallel
+
+    class Wrapped(DistributedDataParallel):
+        def __getattr__(self, name):
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                return getattr(self.module, name)
+
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    net = Wrapped(torch.nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for step in range(5):
+        net(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+    distributed.destroy_process_group()
+"""
+
+
+def test_a_class_of_the_scripts_below_torchs_wrapper_is_that_wrapper(tmp_path):
+    (event,) = watched(tmp_path, OF_ITS_OWN).ranks[0].of(WrapperEvent)
+    assert (event.kind, event.world) == ("DistributedDataParallel", 1)
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(

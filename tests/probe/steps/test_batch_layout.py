@@ -187,6 +187,25 @@ def test_a_call_that_fails_is_looked_at_and_the_next_one_as_well(tmp_path):
     assert counted(records)[0] == {20}
 
 
+@pytest.mark.parametrize("plays", ["", "torch.no_grad()"])
+@pytest.mark.parametrize(("given", "samples"), [("torch.rand(4)", 0), ("torch.rand(3, 4)", 3)])
+def test_what_a_policy_observes_at_once_is_one_sample_not_as_many_as_it_has_numbers(
+    tmp_path, plays, given, samples
+):
+    code = f"""
+    policy = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(policy.parameters(), lr=0.01)
+    for _ in range(STEPS):
+        for _ in range(5):
+            with {plays or "torch.enable_grad()"}:
+                policy({given})
+        optimizer.zero_grad()
+        policy({given}).sum().backward()
+        optimizer.step()
+    """
+    assert counted(watched(tmp_path, HEAD + code))[0] == {samples}
+
+
 LOADED = """
     class Texts(torch.utils.data.Dataset):
         def __len__(self): return 64
