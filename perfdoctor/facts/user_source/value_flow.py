@@ -64,6 +64,11 @@ class ValueFlow:
             return None
         return _ValueWalk(self, finder, source).reaches(scope.body, NONE)
 
+    def trains(self, file: str, line: int) -> bool:
+        """Whether the statement at a line makes a backward pass, or calls a function that does."""
+        node = self._sources.file(file).statement(line)
+        return node is not None and self._leads_to_backward(self._finder(file), node)
+
     def _finder(self, file: str) -> EffectsFinder:
         if file not in self._finders:
             self._finders[file] = EffectsFinder(self._sources.file(file), modules_of(self._sources, file))
@@ -221,7 +226,7 @@ def _is_backward(finder: EffectsFinder, call: ast.Call) -> bool:
 
 
 def _backward_for(call: ast.AST) -> Iterator[ast.Attribute]:
-    """`accelerator.backward` of `accelerator.backward(loss)`: an object that keeps no values of what it is given.
+    """`accelerator.backward` of `accelerator.backward(loss)`: an object that keeps no values of others.
 
     Not of `loss.backward(gradient=...)`, which is a tensor's.
     """
