@@ -70,7 +70,7 @@ def frequent_validation(step: StepFacts, evals: EvalFacts, validation: Validatio
     passes = min(left, passes)
     waits = left - passes
     between = validation.steps_between
-    places = (validation.at, validation.passes)
+    places = (validation.at, *validation.likewise, validation.passes)
     return Advice(
         because=(
             f"validation takes {share:.0%} of the training time" + _beyond(validation, left),

@@ -19,6 +19,8 @@ many values in one call (`self.log_dict`). A mean over the epoch (`on_epoch=True
     if (self.global_step + 1) % self.trainer.log_every_n_steps == 0:  # in hooks that run before the update
         self.log(...)
 
+    if not self.trainer.training or ...:  # and first this, where validation or tests log by the same line
+
 ## When not
 While you debug a script and watch its output. Writers that do their work in a thread of their own cost
 little, and the samples show that. On a device, a line that reads a tensor, or hands it to what prints it,
@@ -49,6 +51,7 @@ TRAINERS = (
 # What Lightning's log is called on: a module.
 LOGS_ON = re.compile(r"([A-Za-z_][\w.]*)\.log(?:_dict)?\(")
 NOT_EACH_UPDATE = re.compile(r"valid|test|predict|epoch")  # hooks in which the count of steps stands still
+OF_TRAINING = re.compile(r"train|optimizer|backward|zero_grad|clipping")  # hooks that only training calls
 AFTER_THE_UPDATE = re.compile(r"_batch_end$")  # hooks that find the step counted already
 # What a progress bar counts: none of these calls may be left out.
 COUNTS = re.compile(r"\b\w*(bar|progress|tqdm)\w*\.(update|advance)\(", re.IGNORECASE)
@@ -112,7 +115,8 @@ def _rarer(line: LineCost) -> str:
 def _when_lightning_writes(line: LineCost) -> str:
     """Lightning's own steps of logging: for the line, or for all of a hook of another object.
 
-    The logger writes what is given in the last of each `log_every_n_steps` steps.
+    The logger writes what is given in the last of each `log_every_n_steps` steps. What other hooks than those
+    of training may call logs for validation and tests, too, which must not lose their values.
     """
     text = line.at.statement or "..."
     hook = (line.at.function or "").rpartition(".")[2]
@@ -123,10 +127,13 @@ def _when_lightning_writes(line: LineCost) -> str:
     steps = f"{module}.global_step"
     if not AFTER_THE_UPDATE.search(line.at.function or ""):
         steps = f"({steps} + 1)"
-    header = f"if {steps} % {module}.trainer.log_every_n_steps"
+    remainder = f"{steps} % {module}.trainer.log_every_n_steps"
+    shared = not OF_TRAINING.search(hook)
     if module == "self":
-        return f"{header} == 0:\n    {repeated(line.at) if line.only_reported else '...  # only what logs'}"
+        header = f"if {f'not {module}.trainer.training or ' * shared}{remainder} == 0:"
+        return f"{header}\n    {repeated(line.at) if line.only_reported else '...  # only what logs'}"
     return (
-        f"{header}:\n    return  # first in {hook or 'the hook'}: no logger writes this step\n"
+        f"if {f'{module}.trainer.training and ' * shared}{remainder}:\n"
+        f"    return  # first in {hook or 'the hook'}: no logger writes this step\n"
         f"{module}.log_dict(values)  # and what it logs, in one call"
     )

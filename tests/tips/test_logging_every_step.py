@@ -70,6 +70,23 @@ def test_the_cure_is_written_for_the_line(text, code):
             'if self.global_step % self.trainer.log_every_n_steps == 0:\n    self.log("loss", loss)',
         ),
         (
+            'self.log("loss", loss)',
+            "Net._common_step",  # validation and tests may call it, too
+            (
+                "if not self.trainer.training or (self.global_step + 1) % self.trainer.log_every_n_steps == 0:\n"
+                '    self.log("loss", loss)'
+            ),
+        ),
+        (
+            'module.log("loss", loss)',
+            "Meter.measure",
+            (
+                "if module.trainer.training and (module.global_step + 1) % module.trainer.log_every_n_steps:\n"
+                "    return  # first in measure: no logger writes this step\n"
+                "module.log_dict(values)  # and what it logs, in one call"
+            ),
+        ),
+        (
             'module.log(f"norm/{name}", norm)',
             "Norms.on_before_optimizer_step",
             (

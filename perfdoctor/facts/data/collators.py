@@ -8,13 +8,15 @@ from collections.abc import Iterator, Sequence
 
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.wire.events.loaders import PaddingEvent
+from perfdoctor.wire.events.loaders import LoaderEvent, PaddingEvent
 
 PLAIN = "DataCollatorWithPadding"  # pads what a tokenizer makes, and leaves labels as they are
 OF_TOKENS = "DataCollatorForTokenClassification"  # pads labels as long as the text with -100
 OF_TEXTS = "DataCollatorForSeq2Seq"  # pads labels that are texts of their own length
 OF_LANGUAGE = "DataCollatorForLanguageModeling"  # makes the labels itself, of the text
 PADDING = (PLAIN, OF_TOKENS, OF_TEXTS, OF_LANGUAGE)
+# Modules of collate functions that call none of the user's, nor another collator.
+COMPLETE = ("transformers.data.data_collator", "torch.utils.data._utils.collate")
 ROUNDED = "pad_to_multiple_of"
 # Of the different values in texts: classes of tokens are few, what a language model predicts is text itself.
 AS_MANY = 0.5
@@ -40,6 +42,14 @@ def collator_of(looks: Sequence[PaddingEvent], files: Sequence[str], sources: So
     name, call = max(named, key=lambda one: PADDING.index(one[0]))
     objectives = (f"mlm={ast.unparse(word.value)}" for word in call.keywords if word.arg == "mlm")
     return Collator(name, next(objectives, ""))
+
+
+def idle(loaders: Sequence[LoaderEvent]) -> frozenset[str]:
+    """Those that collate for no loader, whatever the script names; none where a loader may hide one."""
+    used = [(event.collate or "").rpartition(".") for event in loaders]
+    if not used or any(module not in COMPLETE for module, _, _ in used):
+        return frozenset()
+    return frozenset(PADDING) - {name for _, _, name in used}
 
 
 def rounded_to(files: Sequence[str], sources: Sources) -> int:

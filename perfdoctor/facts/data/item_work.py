@@ -36,6 +36,8 @@ NOT_SEEN = Missing("no items could be looked at while they were prepared")
 SEEN = 6  # ends of a function: fewer may be alike by chance
 OF_ITEMS = 0.5  # of the dataset's items; in_all is a guess
 
+# Their targets hand on what is iterated over or entered: that it ends the same is no work's result.
+BINDERS = (*LOOPS, ast.With, ast.AsyncWith)
 # Calls that open what their arguments name: with the same ones, they open the same again.
 OPENERS = frozenset(("open", "connect", "File", "ZipFile", "TarFile", "Environment", "memmap"))
 
@@ -227,8 +229,9 @@ def _constant(
 ) -> Iterator[tuple[ast.stmt, How, str]]:
     """The statements that do the same each time: `same` are the locals that held the same at every end.
 
-    They use no other local, and either set nothing else or open a file. A name that another statement sets as
-    well, from something that varies, is not the same on its way. Named is one that is not `plain`.
+    They use no other local, and either set nothing else, nor does another statement of their line, or open a
+    file. A name that another statement sets as well, from something that varies, is not the same on its way.
+    Named is one that is not `plain`.
     """
     repeated = [(node, *_names(node)) for node in _each_time(function)]
     arguments = {inner.arg for inner in ast.walk(function.args) if isinstance(inner, ast.arg)}
@@ -242,10 +245,13 @@ def _constant(
         spoilt = {name for node, sets, _ in repeated if id(node) not in nodes for name in sets} & same
         settled = not spoilt
         same = same - spoilt
+    varied = [node for node, sets, _ in repeated if sets and id(node) not in nodes]
     for node, sets in constant:
-        yield node, How.VALUE, min(sets, key=lambda name: (name in plain, name))
+        alone = not any(covers(other, node.lineno) for other in varied)  # the line does nothing else
+        if alone and not isinstance(node, BINDERS):
+            yield node, How.VALUE, min(sets, key=lambda name: (name in plain, name))
     for node, _, _ in repeated:
-        opener = _opener(node, local - same) if id(node) not in nodes else None
+        opener = _opener(node, local - same) if id(node) not in nodes or isinstance(node, BINDERS) else None
         if opener:
             yield node, How.FILE, opener
 

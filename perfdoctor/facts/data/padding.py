@@ -7,7 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
-from perfdoctor.facts.data.collators import PADDING, Collator, collator_of, is_below_zero, rounded_to
+from perfdoctor.facts.data.collators import PADDING, Collator, collator_of, idle, is_below_zero, rounded_to
 from perfdoctor.facts.data.training_loader import trained_on
 from perfdoctor.facts.decode import as_count
 from perfdoctor.facts.registry import fact
@@ -21,7 +21,7 @@ from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LoaderFacts, Location
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
-from perfdoctor.wire.events.loaders import PaddingEvent
+from perfdoctor.wire.events.loaders import LoaderEvent, PaddingEvent
 from perfdoctor.wire.events.training import BatchLayoutEvent
 
 MODELS = 0  # how the probe numbers what models are called with
@@ -115,7 +115,7 @@ def padding_facts(
         is_fixed=multiple == 1 and _are_fixed(tensors),
         multiple=multiple,
         collator=collator_of(looks, files, sources),
-        lines=tuple(_lines(files, sources)),
+        lines=tuple(_lines(files, sources, idle(rank.of(LoaderEvent)))),
         at=loader.at if isinstance(loader, LoaderFacts) else None,
     )
 
@@ -218,13 +218,14 @@ def _files(
     return project_files((*files, *files_of(rank)), sources)
 
 
-def _lines(files: Sequence[str], sources: Sources) -> Iterator[Location]:
+def _lines(files: Sequence[str], sources: Sources, unused: Collection[str]) -> Iterator[Location]:
+    """The lines that pad, without those that make collators which are `unused`."""
     for file in files:
         listing = sources.file(file)
         nodes = ast.walk(listing.tree) if listing.tree is not None else ()
         found: set[int] = set()
         for node in nodes:
-            pads = isinstance(node, (ast.expr, ast.stmt)) and _pads(node)
+            pads = isinstance(node, (ast.expr, ast.stmt)) and _pads(node, unused)
             made = _allocated(listing, node) if isinstance(node, ast.Subscript) and _fills(node) else None
             found |= {node.lineno} if pads else set()  # type: ignore[attr-defined]
             found |= {node.lineno, made} if made is not None else set()  # type: ignore[attr-defined]
@@ -267,7 +268,7 @@ def _part_of(loop: ast.For, name: str | None) -> str | None:
     return next((written(of) for each, of in pairs if written(each) == name), None)
 
 
-def _pads(node: ast.AST) -> bool:
+def _pads(node: ast.AST, unused: Collection[str]) -> bool:
     """Whether a piece of text pads: asks for it, repeats what fills a row, or fills a row's beginning."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         sides = (node.left, node.right)
@@ -277,10 +278,10 @@ def _pads(node: ast.AST) -> bool:
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
         ends = (inner.upper for inner in ast.walk(node.slice) if isinstance(inner, ast.Slice))
         return any(end is not None and "len" in names_in(end) for end in ends)
-    return isinstance(node, ast.Call) and _calls_for_padding(node)
+    return isinstance(node, ast.Call) and _calls_for_padding(node, unused)
 
 
-def _calls_for_padding(call: ast.Call) -> bool:
+def _calls_for_padding(call: ast.Call, unused: Collection[str]) -> bool:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", None)
     asked = any(
         word.arg == "padding"
@@ -288,7 +289,11 @@ def _calls_for_padding(call: ast.Call) -> bool:
         and (word.value.value is True or word.value.value in ("max_length", "longest"))
         for word in call.keywords
     )
-    return name in CALLS or asked or (name in FILLS and any(map(_names_padding, call.args)))
+    return (
+        (name in CALLS and name not in unused)
+        or asked
+        or (name in FILLS and any(map(_names_padding, call.args)))
+    )
 
 
 def _is_missing(node: ast.AST) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, takewhile
 
 import numpy as np
 
@@ -14,8 +15,9 @@ from perfdoctor.facts.registry import fact
 from perfdoctor.facts.script.repeated_prefixes import RepeatedPrefixesFacts
 from perfdoctor.facts.steps.boundaries import Steps
 from perfdoctor.facts.user_source.intervals import Intervals
-from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.facts.user_source.parse import Sources, calls, covers, statements
 from perfdoctor.facts.user_source.update_dependence import Dependence, of_line
+from perfdoctor.facts.user_source.value_flow import ValueFlow
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.interval import OF_STEPS, Interval
 from perfdoctor.model.measured import CpuFacts, LoaderFacts, Location, Phase, StepFacts
@@ -40,6 +42,7 @@ class ValidationFacts:
     # would spare, and of the waits, what other settings of the loader's workers would.
     spared_per_step_s: float = 0.0
     spared_wait_per_step_s: float = 0.0
+    likewise: tuple[Location, ...] = ()  # lines beside the one at `at` that call the same
 
 
 @fact
@@ -73,6 +76,7 @@ def validation_facts(
         wait_per_step_s=waits_s,
         at=at,
         passes=lines[0] if lines else None,
+        likewise=tuple(_likewise(at, lines, sources)) if at is not None else (),
         dependence=of_line(sources, at) if at is not None else Dependence.UNKNOWN,
         interval=Intervals(sources).of(at, between) if at is not None else OF_STEPS,
         spared_per_step_s=min(seconds, _spared(prefixes) * step.mean_s),
@@ -111,9 +115,25 @@ def _waits_s(
 
 
 def _again(lines: Sequence[Location], sources: Sources) -> Location | None:
-    """The innermost caller outside the function that calls the model, where it stands in a loop."""
+    """The innermost caller outside the function that calls the model, where it stands in a loop.
+
+    Of callers from the first that trains as well, none is meant: what it calls for validation alone is.
+    """
     if not lines:
         return None
-    outside = [at for at in lines if (at.file, at.function) != (lines[0].file, lines[0].function)]
+    flow = ValueFlow(sources)
+    alone = list(takewhile(lambda at: not flow.trains(at.file, at.line), lines))
+    outside = [at for at in alone if (at.file, at.function) != (lines[0].file, lines[0].function)]
     looping = (at for at in outside if sources.file(at.file).outermost_loop(at.line) is not None)
-    return next(looping, lines[0])
+    return next(looping, outside[-1] if outside and len(alone) < len(lines) else lines[0])
+
+
+def _likewise(at: Location, lines: Sequence[Location], sources: Sources) -> Iterator[Location]:
+    """Other lines around a caller that call the same: `validate(a)` beside `validate(b)`."""
+    called = [inner.function for inner, outer in pairwise(lines) if outer == at]
+    listing = sources.file(at.file)
+    scope = listing.scope(at.line)
+    for node in statements(scope.body) if scope is not None and called and called[0] else ():
+        names = {name for _, name in calls(node)}
+        if not covers(node, at.line) and str(called[0]).rpartition(".")[2] in names:
+            yield sources.at(at.file, node.lineno)

@@ -64,18 +64,23 @@ class ValueFlow:
             return None
         return _ValueWalk(self, finder, source).reaches(scope.body, NONE)
 
+    def trains(self, file: str, line: int) -> bool:
+        """Whether the statement at a line makes a backward pass, or calls a function that does."""
+        node = self._sources.file(file).statement(line)
+        return node is not None and self._leads_to_backward(self._finder(file), node)
+
     def _finder(self, file: str) -> EffectsFinder:
         if file not in self._finders:
             self._finders[file] = EffectsFinder(self._sources.file(file), modules_of(self._sources, file))
         return self._finders[file]
 
     def modules(self, finder: EffectsFinder) -> Names:
-        """The names of modules and optimizers in a file."""
+        """The names of modules, optimizers and what makes backward passes for others in a file."""
         if finder not in self._modules:
             marks = OF_MODULES | known.MODE_CALLS
-            marked = (
-                node for node in finder.file.nodes if isinstance(node, ast.Attribute) and node.attr in marks
-            )
+            nodes = finder.file.nodes
+            marked = [node for node in nodes if isinstance(node, ast.Attribute) and node.attr in marks]
+            marked += [of for node in nodes for of in _backward_for(node)]
             self._modules[finder] = frozenset(name for node in marked if (name := base_name(node.value)))
         return self._modules[finder]
 
@@ -218,6 +223,15 @@ def _calls(node: ast.stmt) -> Iterator[ast.Call]:
 
 def _is_backward(finder: EffectsFinder, call: ast.Call) -> bool:
     return called_name(call) in known.BACKWARDS and not any(finder.called(call))
+
+
+def _backward_for(call: ast.AST) -> Iterator[ast.Attribute]:
+    """`accelerator.backward` of `accelerator.backward(loss)`: an object that keeps no values of others.
+
+    Not of `loss.backward(gradient=...)`, which is a tensor's.
+    """
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.args:
+        yield from [call.func] if call.func.attr in known.BACKWARDS else []
 
 
 def _receiver(call: ast.Call) -> str | None:

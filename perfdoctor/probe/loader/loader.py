@@ -94,6 +94,7 @@ class Loaders:
                 own_batch_sampler=loader.batch_size is None and loader.batch_sampler is not None,
                 at=user_line(),
                 library=library_between(),
+                collate=_collator(loader.collate_fn),
             )
         )
 
@@ -369,6 +370,12 @@ def _while_alive(watched: Callable[[Any], None], original: Callable[[Any], None]
             raise
 
     return patch.finished(stop, original, WAIT)
+
+
+def _collator(collate: Any) -> str:
+    """The name of a collate function, or that of its class where it is an object."""
+    named = collate if hasattr(collate, "__qualname__") else type(collate)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def _start_method(context: Any) -> Optional[str]:

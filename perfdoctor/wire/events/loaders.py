@@ -23,6 +23,7 @@ class LoaderEvent(Event, name="loader"):
     own_batch_sampler: bool
     at: Line | None
     library: str | None = None  # that makes it for the user, if one does
+    collate: str | None = None  # module.function, or module.Class of an object that is called
 
 
 class EpochEvent(Event, name="epoch"):

@@ -103,6 +103,25 @@ def test_a_number_is_no_sign_that_work_was_only_done_for_it():
     assert lines(facts(*stacks, functions=[ended(plain=["table", "key"])])) == {7: (0.25, How.VALUE)}
 
 
+@pytest.mark.parametrize(
+    ("text", "same", "work"),
+    [
+        ("for t in self.ts: image = t(image)", {"t": 1}, {}),
+        ("for t in self.ts: total = t(self.x)", {"t": 1, "total": 2}, {3: (1.0, How.VALUE)}),
+        ("scale = load(self.x); image = scale * image", {"scale": 1}, {}),
+        ("scale, image = load(self.x, image)", {"scale": 1}, {}),
+        ("with self.lock as held: image = work(image)", {"held": 1}, {}),
+        ("for row in open(self.path): image = image + row", {"row": 1}, {3: (1.0, How.FILE)}),
+    ],
+)
+def test_a_line_does_the_same_only_if_all_of_its_results_are_the_same(text, same, work):
+    script = f"class Data:\n    def __getitem__(self, image):\n        {text}\n        return image\n"
+    look = ItemWorkEvent(items=64, functions=[ended(same=same, varied=["image"])], calls=[], small=[], pid=42)
+    records = RankRecords(0, None, None, (), (worker(at(3), count=60),), "py-spy")
+    found = repeated_work(records, [look], STEP, LOADER, Sources(source_of(train=script)))
+    assert lines(found) == work
+
+
 def test_what_could_not_be_read_may_vary():
     assert facts(worker(at(4), LOAD, count=60), functions=[ended(same={"table": 2})]) is None
 

@@ -61,6 +61,24 @@ def test_rows_are_of_a_fixed_length_where_only_the_longest_sequence_differs():
     assert not facts(*[look(longer)] * 6).is_fixed  # of batches that all hold the longest
 
 
+@pytest.mark.parametrize(
+    ("collate", "lines"),
+    [
+        ("transformers.data.data_collator.default_data_collator", []),
+        ("transformers.data.data_collator.DataCollatorWithPadding", [1]),
+        ("transformers.trainer_utils.RemoveColumnsCollator", [1]),  # which may call it
+        ("train.Own", [1]),
+        (None, [1]),
+    ],
+)
+def test_a_collator_is_named_only_if_it_may_collate(collate, lines):
+    made = {"event": "loader", "id": 1, "collate": collate}
+    records = RankRecords(0, None, None, (made, *[look()] * 4))
+    sources = Sources(source_of(train="collator = DataCollatorWithPadding(tokenizer)\n"))
+    found = padding_facts(records, MeasuredSpan.of(STEPS), replace(loader(), at=TRAIN), None, sources)
+    assert [at.line for at in found.lines] == lines
+
+
 def test_a_batch_that_ends_in_something_else_is_not_padded():
     found = facts(*[look()] * 4, *[look([79, 80, 80, 80], fill=7)] * 4)
     assert (found.batches, found.longest) == (8, 60)

@@ -35,11 +35,11 @@ LINES = [
 ]
 
 
-def facts(lines, every=10, of_loader=None, other=None, cores=8, prefixes=None):
+def facts(lines, every=10, of_loader=None, other=None, cores=8, prefixes=None, script=SCRIPT):
     described = [update(20, validation=10) if n % every == 0 else update(10) for n in range(1, 101)]
     steps = find(rows(described))
     events = ({"event": "eval", "calls": 10, "lines": lines},)
-    source = Sources(source_of(train=SCRIPT))
+    source = Sources(source_of(train=script))
     records = RankRecords(0, None, None, events)
     step, of_cpu = step_facts(steps, None, None), cpu(cores=cores)
     own = model(step, of_loader, of_cpu) if of_loader is not None else Missing("there is no loader")
@@ -99,6 +99,18 @@ def test_the_loop_that_calls_again_and_again_is_named_and_the_call_of_the_model(
     assert (found.passes.line, found.at.line, found.at.text) == (2, 5, "predict(x)")
     found = facts(LINES[1:])
     assert (found.passes.line, found.at.line, found.at.text) == (5, 9, "validate()")
+
+
+def test_a_line_that_trains_as_well_is_not_named_but_what_validates_alone_below_it():
+    script = (
+        "def train_iter():\n    loss(model(x)).backward()\n    print(test(seen))\n    print(test(held))\n"
+        "    print(step)\ndef test(x):\n    return model(x)\nfor step in range(9):\n    train_iter()\n"
+    )
+    places = ((7, "test"), (3, "train_iter"), (9, "<module>"))
+    lines = [{"file": TRAIN, "line": line, "function": function} for line, function in places]
+    found = facts(lines, every=1, script=script)
+    assert (found.at.line, [at.line for at in found.likewise], found.passes.line) == (3, [4], 7)
+    assert found.interval.is_in_caller
 
 
 def test_a_validation_in_the_loop_itself_is_named_by_its_own_line():

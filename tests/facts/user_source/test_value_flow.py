@@ -91,6 +91,13 @@ def test_validation_feeds_nothing_whatever_names_it_shares_with_training(then):
     assert feeds(VALIDATING.format(then=then)) is False
 
 
+def test_what_makes_backward_passes_for_others_keeps_no_values_of_what_it_gathers():
+    text = VALIDATING.replace("loss.backward()", "accelerator.backward(loss)")
+    gathered = "score, y = accelerator.gather_for_metrics((score, y))"
+    assert feeds(text.format(then=gathered)) is False
+    assert feeds(text.format(then=f"{gathered}; loader = weighted(data, score)")) is True
+
+
 @pytest.mark.parametrize(
     "then", ["loader = weighted(data, score)", "criterion = focal(score)", "loader.sampler.weigh(score)"]
 )

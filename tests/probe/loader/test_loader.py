@@ -56,6 +56,7 @@ def test_a_batch_costs_what_reading_and_collating_it_takes(tmp_path, start_metho
     (built,) = rank.of("loader")
     assert (built["num_workers"], built["batch_size"]) == (2 if start_method else 0, 4)
     assert built["at"]["function"] == "main"
+    assert built["collate"].endswith("main__.collate")
     assert built["start_method"] == (start_method or multiprocessing.get_all_start_methods()[0])
 
 
