@@ -10,8 +10,11 @@ that it returns, averaged over the heads. Its calls count where nothing reads th
 `attention(...)[0]`.
 
 ## By hand
-    out = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=p)
+    out = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=seen, dropout_p=p)
     out, _ = attention(query, key, value, need_weights=False)  # of nn.MultiheadAttention
+
+A boolean `attn_mask` says with True what may be attended to, the opposite of what a `masked_fill` asks for:
+pass `~hidden`. One of numbers is added to the scores. A triangle needs no mask: `is_causal=True`.
 
 ## When not
 Where you need the scores or the weights themselves. With a few dozen keys the scores fit into a cache, and
@@ -34,7 +37,10 @@ KEPT = 0.5  # of that time, if the softmax itself is what takes it
 # took 0.12 of forward and backward away at 32 keys, 0.34 at 64 and 128, 0.58 to 0.64 at 256 to 2,048.
 PRODUCTS_GONE = 0.5
 SHOWN = 3  # sizes named
-WRITTEN = "out = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)"
+WRITTEN = (
+    "out = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=seen)\n"
+    "# seen: True may be attended to, unlike in masked_fill; of a triangle, is_causal=True instead"
+)
 OF_MODULE = "out, _ = attention(query, key, value, need_weights=False)"
 
 

@@ -35,6 +35,8 @@ SHOWN = 3  # lines named
 # What goes besides is not timed: memory of the results is given back, and what follows finds cold caches. At
 # most this share of what follows goes too, where nearly all is recomputed; less, where less is.
 BESIDES = 0.2
+OF_MODULES = 'self.register_buffer("table", build())  # once, in __init__; outside a module: before the loop'
+OF_ITEMS = "self.table = build()  # once, in the __init__ of the dataset or the transform"
 
 
 @tip(
@@ -62,5 +64,6 @@ def recomputed_constants(step: StepFacts, constants: RecomputedConstantFacts) ->
         ),
         change=removes(share.low, share.likely, share.high + BESIDES * share.high * (1.0 - share.high)),
         at=tuple(line.at for line in constants.lines[:SHOWN]),
-        code='self.register_buffer("table", build())  # once, in __init__; outside a module: before the loop',
+        bottleneck=top.bottleneck,
+        code=OF_ITEMS if top.bottleneck is Bottleneck.DATA else OF_MODULES,
     )

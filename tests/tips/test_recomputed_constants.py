@@ -4,6 +4,7 @@ import pytest
 
 from perfdoctor.facts.script.recomputed_constants import ConstantLine, RecomputedConstantFacts
 from perfdoctor.model.change import Estimate
+from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.measured import Location
 from perfdoctor.tips.recomputed_constants import recomputed_constants as tip
 from tests.support.facts import step
@@ -49,3 +50,10 @@ def test_fires_at_the_threshold_and_is_silent_just_under_it_or_without_a_line():
     assert tip(STEP, constants(0.0501)) is not None
     assert tip(STEP, constants(0.0499)) is None
     assert tip(STEP, constants(0.2, ())) is None
+
+
+def test_of_what_items_repeat_the_class_is_data_and_the_cure_no_modules():
+    line = ConstantLine(Location("data.py", 4, "normalise", None), 0.2, ("view",), 0.4, Bottleneck.DATA)
+    advice = tip(STEP, constants(0.2, (line,)))
+    assert advice.bottleneck is Bottleneck.DATA
+    assert "the dataset or the transform" in advice.code

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from statistics import median
 
 from perfdoctor.facts.decode import location
+from perfdoctor.facts.host.stack_costs import StackCost, StackCosts, charged_most
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.change import Estimate
+from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import Location
+from perfdoctor.model.measured import Location, Phase, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.events.constants import ConstantsLineEvent, ConstantsLookEvent
@@ -25,6 +29,8 @@ class ConstantLine:
     at: Location
     share: float  # of a sampled step, the median
     names: tuple[str, ...]  # of torch's functions, costliest first
+    most: float = 1.0  # share of the step that it may take
+    bottleneck: Bottleneck = Bottleneck.COMPUTE
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,7 @@ class RecomputedConstantFacts:
 
 @fact
 def recomputed_constant_facts(
-    rank: RankRecords, sources: Sources
+    rank: RankRecords, sources: Sources, step: StepFacts, costs: StackCosts | Missing
 ) -> RecomputedConstantFacts | Missing | None:
     """What the sampled steps had in common, or None with too few of them to tell."""
     looks = [event for event in rank.of(ConstantsLookEvent) if (event.look or 0) > 1 and event.step_s > 0]
@@ -61,8 +67,26 @@ def recomputed_constant_facts(
         for at, events in found.items()
         for by_look in [{event.look: event.seconds / step_s[event.look] for event in events}]
     ]
+    held = [_held(line, () if isinstance(costs, Missing) else costs.costs, step) for line in lines]
+    too_much = sum(line.share - less.share for line, less in zip(lines, held, strict=True))
+    likely = max(0.0, median(shares) - too_much)
+    most = min([1.0, *(less.most for less in held if less.bottleneck is Bottleneck.DATA)])
     return RecomputedConstantFacts(
-        share=Estimate(shares[0], median(shares), shares[-1]),
-        lines=tuple(sorted(lines, key=lambda line: -line.share)),
+        share=Estimate(min(shares[0], likely), likely, max(likely, min(shares[-1], most))),
+        lines=tuple(sorted(held, key=lambda line: -line.share)),
         samples=len(looks),
     )
+
+
+def _held(line: ConstantLine, costs: Iterable[StackCost], step: StepFacts) -> ConstantLine:
+    """The line with no more time than stacks saw there, where it prepares items in the training process.
+
+    A batch makes hundreds of such calls, and in a sampled step each is compared: that takes longer than they.
+    """
+    here = (line.at.file, line.at.line)
+    below = [cost for cost in costs if here in [(frame.file, frame.line) for frame in cost.path]]
+    if not below or not step.mean_s or charged_most(below) is not Bottleneck.DATA:
+        return line
+    seen = sum(cost.seconds for cost in below) / step.mean_s
+    most = step.seconds.get(Phase.DATA_WAIT, 0.0) / step.mean_s
+    return replace(line, share=min(line.share, seen), most=most, bottleneck=Bottleneck.DATA)
