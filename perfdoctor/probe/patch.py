@@ -12,13 +12,13 @@ import errno
 import functools
 import os
 import sys
-import types
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from ..wire import names
 from . import script_signals
-from .compile_question import compile_question, hide_from_compiler
-from .wrapper_code import wrapper_code
+from .compile_question import compile_question
+from .wrapper_code import named
+from .wrapper_parameters import constructor_like, tell_signature
 from .wrapping import Args, Kwargs
 
 Before = Callable[[Args, Kwargs], Any]
@@ -288,10 +288,9 @@ def around_clearing(
 
 def finished(wrapper: Any, original: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The wrapper as stack samples name it, hidden from the compiler, with the looks of the original."""
-    named = wrapper_code(wrapper.__code__, name)
-    hide_from_compiler(named)
-    bound = types.FunctionType(named, wrapper.__globals__, name, wrapper.__defaults__, wrapper.__closure__)
-    return functools.update_wrapper(bound, original)
+    bound = constructor_like(named(wrapper, name), original, name)
+    tell_signature(functools.update_wrapper(bound, original), original)
+    return bound
 
 
 def _finish(after: After, token: Any, args: Args, result: Any, name: str) -> None:
@@ -305,9 +304,8 @@ def _finish(after: After, token: Any, args: Args, result: Any, name: str) -> Non
 def wrap(owner: Any, attribute: str, before: Before, after: After, name: str, method: bool = False) -> None:
     """Replace `owner.attribute` by a wrapper around it; a failure leaves it as it was."""
     try:
-        original = getattr(owner, attribute)
         build = around_method if method else around
-        setattr(owner, attribute, build(original, before, after, name))
+        replace(owner, attribute, lambda original: build(original, before, after, name))
     except Exception as error:
         report_trouble(name, error)
 

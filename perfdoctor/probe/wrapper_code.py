@@ -8,6 +8,8 @@ import types
 from functools import cache
 from typing import Any, Dict
 
+from .compile_question import hide_from_compiler
+
 PASSED_OVER = "importlib_bootstrap"  # frames of a file with both words in its path are no levels of a warning
 
 
@@ -29,3 +31,10 @@ def wrapper_code(code: types.CodeType, name: str) -> types.CodeType:
     if sys.version_info >= (3, 11):
         looks["co_qualname"] = name
     return code.replace(**looks)
+
+
+def named(function: Any, name: str) -> types.FunctionType:
+    """The function under that name, hidden from the compiler."""
+    code = wrapper_code(function.__code__, name)
+    hide_from_compiler(code)
+    return types.FunctionType(code, function.__globals__, name, function.__defaults__, function.__closure__)

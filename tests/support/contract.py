@@ -58,8 +58,8 @@ SAME = Part(
         Promise(
             "surroundings",
             "What a script can find out about itself",
-            "Arguments, `sys.path`, `__main__` and its spec, working folder, umask, signals, open files, flags, modules and "
-            "tracebacks are the same.",
+            "Arguments, `sys.path`, `__main__` and its spec, working folder, umask, signals, open files, flags, modules, "
+            "tracebacks, and the parameters that torch's functions say they have are the same.",
             "Starts the real interpreter with one folder more in `PYTHONPATH` and one variable, `PERFDOCTOR_RUN`. From torch's "
             "import on, modules called `_perfdoctor` are loaded, and the call of a module takes one Python frame more: a "
             "network that calls itself to the limit of recursion reaches it earlier. From the first window on a CUDA device "

@@ -124,9 +124,9 @@ def _closing(rows: Rows, marker: Marker) -> tuple[Ints, float]:
     """The rows that end a step, and how many markers make one."""
     at = np.flatnonzero(rows["marker"] == marker)
     if marker is Marker.UPDATE:
-        updates, at = len(at), _last_of_backward(rows, at)
+        updates, (first, at) = len(at), _of_backwards(rows, at)
         rolled = rows["marks"][at] > 1
-        ends, per_step = step_ends(rows["optimizer"][at[~rolled]].astype(np.int64))
+        ends, per_step = step_ends(rows["optimizer"][first[~rolled]].astype(np.int64))
         closes = np.sort(np.concatenate([at[~rolled][ends], at[rolled]]))
         return np.concatenate([_before_updates(rows, at[0], closes), closes]), per_step * updates / len(at)
     if marker is Marker.BACKWARD:
@@ -135,16 +135,19 @@ def _closing(rows: Rows, marker: Marker) -> tuple[Ints, float]:
     return at, 1.0
 
 
-def _last_of_backward(rows: Rows, at: Ints) -> Ints:
-    """Updates without those that the same optimizer follows up with no backward between: a part at a time.
+def _of_backwards(rows: Rows, at: Ints) -> tuple[Ints, Ints]:
+    """The first and the last of the updates that follow one backward: what it found is applied in parts.
 
-    Where no update has a backward, backwards were not seen.
+    By parameters where an optimizer is stepped a part at a time, by optimizers where each has some; a batch
+    between begins anew. Where no update has a backward, backwards were not seen.
     """
     before = np.diff(np.cumsum(rows["backwards"].astype(np.int64))[at])
     if not before.any():
-        return at
-    parts = (before == 0) & (rows["optimizer"][at[1:]] == rows["optimizer"][at[:-1]])
-    return np.asarray(at[np.append(~parts, True)])
+        return at, at
+    batches = np.diff(np.cumsum(rows["batches"].astype(np.int64))[at])
+    same = rows["optimizer"][at[1:]] == rows["optimizer"][at[:-1]]
+    apart = (before > 0) | (~same & (batches > 0))
+    return np.asarray(at[np.append(True, apart)]), np.asarray(at[np.append(apart, True)])
 
 
 def _before_updates(rows: Rows, first_update: int, closes: Ints) -> Ints:

@@ -47,7 +47,7 @@ class Backwards:
         self.schedule = schedule
         self.names = names
         self.modules = modules
-        self.accumulation = AccumulationDetector()
+        self.accumulation = AccumulationDetector(modules.torch)
         self.derivatives = Derivatives(thread, updates, modules)
         self.gradient_sync: Any = None  # of DistributedDataParallel, where there is one
 

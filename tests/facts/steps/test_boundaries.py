@@ -246,3 +246,21 @@ def test_updates_without_backwards_are_steps_where_no_backward_was_seen_between_
 
 def test_other_optimizers_without_a_backward_of_their_own_are_told_by_the_pattern():
     assert count([update(optimizer=1, backwards=1), update(optimizer=2, backwards=0)] * 8) == 8
+
+
+@pytest.mark.shows("many-optimizers")
+def test_however_many_optimizers_apply_one_backward_make_one_step():
+    step = [update(optimizer=1, backwards=1), *[update(optimizer=n, backwards=0) for n in range(2, 101)]]
+    found = boundaries.find(rows(step * 8))
+    assert found is not None
+    assert (found.weight.sum(), found.per_step) == (8, 100)
+
+
+def test_an_optimizer_that_applies_only_every_other_backward_halves_no_steps():
+    both = [update(optimizer=1, backwards=1), update(optimizer=2, backwards=0)]
+    assert count([update(optimizer=1, backwards=1), *both] * 8) == 16
+
+
+def test_an_update_by_another_optimizer_after_a_batch_of_its_own_is_told_by_the_pattern():
+    turns = [update(optimizer=1, backwards=1)] * 3 + [update(optimizer=2, backwards=0, batches=1)] * 3
+    assert count(turns * 8) == 8
