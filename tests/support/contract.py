@@ -61,9 +61,9 @@ SAME = Part(
             "Arguments, `sys.path`, `__main__` and its spec, working folder, umask, signals, open files, flags, modules, "
             "tracebacks, and the parameters that torch's functions say they have are the same.",
             "Starts the real interpreter with one folder more in `PYTHONPATH` and one variable, `PERFDOCTOR_RUN`. From torch's "
-            "import on, modules called `_perfdoctor` are loaded, and the call of a module takes one Python frame more: a "
-            "network that calls itself to the limit of recursion reaches it earlier. From the first window on a CUDA device "
-            "on, `TEARDOWN_CUPTI` is 1 where it was not set.",
+            "import on, modules called `_perfdoctor` are loaded, and the call of a module takes one Python frame more, as do the "
+            "calls around which datasets are read: a network or a dataset that calls itself to the limit of recursion reaches it "
+            "earlier. From the first window on a CUDA device on, `TEARDOWN_CUPTI` is 1 where it was not set.",
         ),
         Promise(
             "terminal",

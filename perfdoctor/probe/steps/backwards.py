@@ -151,7 +151,7 @@ class Backwards:
             for call in self.thread.moments.nested_backward:
                 call()
             return None
-        recorder = self.thread.recorder()
+        recorder = self.thread.recorder(BACKWARD_DONE)
         if recorder is None:
             return None
         recorder.enter(BACKWARD)

@@ -149,7 +149,7 @@ class ModuleCallPhases:
         recording = self.is_recording()
         phase = self._phase(module, known, recording)
         trains = phase == FORWARD
-        recorder = self.thread.recorder() if recording and trains else self.session.recording()
+        recorder = self.thread.recorder(CALL) if recording and trains else self.session.recording()
         if recorder is None or recorder.current in INDIVISIBLE:
             return None
         if phase == VALIDATION or not recording:

@@ -64,7 +64,7 @@ class Updates:
                 if recorder is None or before is None or recorder.owner != get_ident() or turned_off:
                     begins(optimizer, args, kwargs)
                     return
-                thread.known = True
+                thread.shown = UPDATE
                 now = clock()
                 recorder.spent[before] += now - recorder.since
                 if recorder.undecided:
@@ -177,11 +177,13 @@ class Updates:
 
     def _begin(self, identity: int) -> None:
         recorder = self.session.recorder
-        if recorder is not None and recorder.owner != get_ident() and self.in_backward:
+        if recorder is not None and recorder.owner != get_ident() and (self.in_backward or self.thread.shown):
             # A gradient hook, in a thread of autograd's own; one of the script's has no part in this step.
-            self.made_in_backward |= self.graph_task() != NO_TASK
-            return
-        recorder = self.thread.recorder()
+            hooked = self.graph_task() != NO_TASK
+            self.made_in_backward |= hooked and self.in_backward
+            if hooked or self.in_backward:
+                return
+        recorder = self.thread.recorder(UPDATE)
         if recorder is None:
             return
         if self.open:
