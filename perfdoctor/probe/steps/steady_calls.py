@@ -118,8 +118,10 @@ class SteadyCalls:
                     phases.in_call = True
                     if phase == FORWARD and not samples.loader_delivers:
                         at, shape = known.dimension, known.shape
+                        sizes = len(shape)
                         one_loss = not updates.several_losses or len(updates.numbers) <= 1
-                        if one_loss and at is not None and len(shape) > at and not is_single(args[0]):
+                        single = sizes == 1 and is_single(args[0])
+                        if one_loss and at is not None and sizes > at and not single:
                             samples.pending = shape[at]
                     return original(self, *args)
                 finally:
