@@ -39,13 +39,15 @@ def elements_of(tensor: Any) -> Optional[Any]:
     try:
         size, held, begin = tensor.element_size(), tensor.untyped_storage().nbytes(), tensor.data_ptr()
         shape, strides = tuple(tensor.shape), None
-        count = tensor.numel()
+        count, kind = tensor.numel(), _type_of(numpy, tensor.dtype)
+        if not count:  # may have no address, of which NumPy before 2 makes no array
+            return numpy.empty(shape, kind)
         if not tensor.is_contiguous():
             strides = tuple(size * stride for stride in tensor.stride())
-            count = count and 1 + sum((most - 1) * step for most, step in zip(shape, tensor.stride()))
-        if count and not (begin and (tensor.storage_offset() + count) * size <= held):
+            count = 1 + sum((most - 1) * step for most, step in zip(shape, tensor.stride()))
+        if not (begin and (tensor.storage_offset() + count) * size <= held):
             return None
-        memory = _Memory(tensor, _type_of(numpy, tensor.dtype), shape, strides, begin)
+        memory = _Memory(tensor, kind, shape, strides, begin)
     except (RuntimeError, TypeError):
         return None
     return numpy.asarray(memory)
