@@ -30,6 +30,14 @@ def size(value_bytes: float) -> str:
     return f"{figures(value_bytes)} B"
 
 
+def operations(flops: float) -> str:
+    """Floating-point operations with three figures and the unit that fits: `5.07 GFLOP`."""
+    for unit, one in (("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6)):
+        if flops >= 0.9995 * one:
+            return f"{figures(flops / one)} {unit}"
+    return f"{figures(flops / 1e3)} kFLOP"
+
+
 def count(number: int, noun: str) -> str:
     """`1 step`, `1,200 steps`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -3,7 +3,9 @@
 On a device, its kernels tell (BatchFill). On a CPU there are three kinds of evidence, best first: steps of
 different sizes in one run (the last batch of an epoch is often smaller); what the samples of a step need by
 the shapes of its operators, at the rate that the fastest of its own matrix products reaches; and the number
-of its operators, each of which takes some microseconds however small its tensors are.
+of its operators, each of which takes some microseconds however small its tensors are. Where other programs
+hold the cores, waiting for one would look like fixed cost, and the fastest product is one that had no wait:
+there the number of operators alone tells.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from perfdoctor.facts.device.profiler_windows import MeasuredWindows
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.steps.boundaries import Floats, Steps
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import Marker, Phase, RunFacts, WindowFacts
+from perfdoctor.model.measured import CpuFacts, Marker, Phase, RunFacts, WindowFacts
 from perfdoctor.model.missing import Missing
+from perfdoctor.model.units import operations
 from perfdoctor.trace.results import HostWork, RankTrace
 
 SMALLER = 0.6  # of the usual batch: sizes nearer to it do not tell the two parts of the cost apart
@@ -27,6 +30,7 @@ WITH_THE_BATCH = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 # well, more than half of all: a view takes 0.2 to 0.5 us, one that launches a loop 1 to 4.
 OPERATOR_S = (0.4e-6, 0.8e-6, 1.5e-6)
 OWN = ("aten::", "autograd::")  # how operators are named
+HELD = 0.25  # seconds that threads have no core, per second: a step then takes more than its work
 # The most that a call costs beyond its work, under a profiler: dispatch, and of a product also packing and
 # sharing out to threads. What takes longer is counted as work, known or not.
 CALL_US, PRODUCT_CALL_US = 5.0, 20.0
@@ -49,6 +53,7 @@ def batch_size_facts(
     window: WindowFacts | None,
     windows: MeasuredWindows,
     run: RunFacts,
+    cpu: CpuFacts | Missing | None,
     fill: BatchFill | Missing | None,
 ) -> BatchSizeFacts | Missing | None:
     """The fixed part of a step, or None where nothing tells it."""
@@ -87,17 +92,22 @@ def batch_size_facts(
     low, likely, high = (part * min(1.0, calls * each_s / compute_s) for each_s in OPERATOR_S)
     mean_us = compute_s / calls * 1e6 if calls else 0.0
     why = f"{calls:,.0f} operators per step take {mean_us:.1f} µs each, little more than their call overhead"
-    needed = _needed(windows.get(SHAPES))
+    needed = None if _held(cpu) else _needed(windows.get(SHAPES))
     if needed is None:
         return BatchSizeFacts(usual, (low, likely, high), why)
     shown = (
-        f"its samples need {needed.seconds * 1e3:.2f} of {compute_s * 1e3:.2f} ms: {needed.flops / 1e6:.3g} "
-        f"MFLOP at {needed.flops_per_s / 1e9:.3g} GFLOP/s, as the fastest of its products, and the rest of "
-        f"its operators' work"
+        f"its samples need {needed.seconds * 1e3:.2f} of {compute_s * 1e3:.2f} ms: "
+        f"{operations(needed.flops)} at {operations(needed.flops_per_s)}/s, as the fastest of its products, "
+        f"and the rest of its operators' work"
     )
     by_shapes = part * max(0.0, 1.0 - needed.seconds / compute_s)
     # operators that cost their calls are fixed for certain; what else no sample needs may be Python for each
     return BatchSizeFacts(usual, (min(likely, by_shapes), by_shapes, max(by_shapes, part)), shown)
+
+
+def _held(cpu: CpuFacts | Missing | None) -> bool:
+    """Whether other programs hold cores that training's threads wait for."""
+    return isinstance(cpu, CpuFacts) and cpu.crowded and (cpu.main_delay or 0.0) >= HELD
 
 
 def _trained_on(steps: Steps) -> Floats:

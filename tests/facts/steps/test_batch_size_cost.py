@@ -9,14 +9,16 @@ from perfdoctor.facts.steps.batch_size_cost import batch_size_facts as fact
 from perfdoctor.model.measured import OperatorCost, WindowFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.trace.measure.measure import measure
-from tests.support.facts import run
+from tests.support.facts import cpu, run
 from tests.support.records import backward, rows, update
 from tests.support.traces import Recording
 
 
-def batch_size_facts(steps, window, shapes=None, of_run=None, fill=None) -> BatchSizeFacts | Missing | None:
+def batch_size_facts(
+    steps, window, shapes=None, of_run=None, fill=None, cores=None
+) -> BatchSizeFacts | Missing | None:
     windows = {"shapes": measure(shapes)} if shapes is not None else {}
-    return fact(steps, window, windows, of_run or run(), fill)
+    return fact(steps, window, windows, of_run or run(), cores, fill)
 
 
 def seen(described):
@@ -153,6 +155,20 @@ def test_what_no_operator_needs_for_its_samples_is_fixed():
     assert facts.fixed[1] == pytest.approx(10 / 12 * (1 - 3.595 / 10), rel=0.01)
     assert facts.fixed[0] == pytest.approx(10 / 12 * 0.08)
     assert "1.2 MFLOP at 2 GFLOP/s" in facts.because
+
+
+def test_where_other_programs_hold_the_cores_waiting_for_one_is_no_fixed_cost():
+    shapes, steps = of_step([(0.4, 200), (0.8, 400)]), seen([one(8)] * 40)
+    by_calls = batch_size_facts(steps, window(1_000))
+    held = cpu(2, other_cores=1.8, main_delay=0.83)
+    assert batch_size_facts(steps, window(1_000), shapes, cores=held) == by_calls
+    for free in (cpu(2, other_cores=1.8, main_delay=0.1), cpu(2, other_cores=0.1, main_delay=0.83)):
+        assert batch_size_facts(steps, window(1_000), shapes, cores=free).fixed[1] > by_calls.fixed[1]
+
+
+def test_billions_of_operations_are_told_in_billions():
+    facts = batch_size_facts(seen([one(8)] * 40), window(1), of_step([(5070, 2000)]))
+    assert ": 5.07 GFLOP at 2.54 TFLOP/s, as the fastest" in facts.because
 
 
 def test_a_short_product_costs_more_than_its_work_a_long_one_is_as_fast_as_it_can_be():
