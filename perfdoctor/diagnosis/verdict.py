@@ -320,14 +320,18 @@ def _wandering(step: StepFacts, steady: Steadiness) -> str:
     return f"{wandering}; {steady}" if steady.tenths else wandering
 
 
+def _unmarked(step: StepFacts) -> str:
+    """Why no update or backward ends the steps: one that calls a closure first may last the whole run."""
+    begun = step.share(Phase.BACKWARD) + step.share(Phase.OPTIMIZER) > 0
+    return "no optimizer step had finished" if begun else "no optimizer step or backward was seen"
+
+
 def _doubts(step: StepFacts, facts: Facts, verdict: Verdict, steady: Steadiness) -> tuple[str, ...]:
     """What lowers the confidence, in words."""
     doubts = []
     model = facts.get(StepModel)
     if step.marker not in (Marker.UPDATE, Marker.BACKWARD):
-        doubts.append(
-            f"no optimizer step or backward was seen: steps are counted by {COUNTED_BY[step.marker]}"
-        )
+        doubts.append(f"{_unmarked(step)}: steps are counted by {COUNTED_BY[step.marker]}")
     crowded = step.contention_s / step.mean_s
     if crowded >= WORTHWHILE:
         doubts.append(f"in {crowded:.0%} of the step time, loader workers take cores from training")

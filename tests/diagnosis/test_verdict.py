@@ -345,6 +345,19 @@ def test_a_weak_marker_is_named():
     assert any("counted by batch" in sentence for sentence in found.because)
 
 
+@pytest.mark.parametrize(
+    ("phases", "why"),
+    [
+        pytest.param({"forward": 40}, "no optimizer step or backward was seen", id="none"),
+        pytest.param({"forward": 20, "backward": 20}, "no optimizer step had finished", id="inside-a-step"),
+    ],
+)
+def test_updates_that_had_begun_are_not_said_to_be_missing(phases, why):
+    weak = replace(step(data_wait=60, **phases), marker=Marker.CALL)
+    found = conclusion(weak, findings=[finding(Bottleneck.DATA, 2.0)])
+    assert f"{why}: steps are counted by module calls" in found.because
+
+
 def test_no_steps_are_inconclusive_and_say_why():
     nothing = Facts({RunFacts: run(), StepFacts: Missing("torch was not imported")})
     found = conclude(nothing, attribute_time(nothing), ())
