@@ -142,6 +142,7 @@ def _gain(
         published=advice.change is not None and advice.change.is_published,
         checked=tip.heading.checked_for(machine.device),
         also=advice.also,
+        takes=advice.takes,
     )
 
 

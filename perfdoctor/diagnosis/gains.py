@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -36,6 +37,7 @@ def calibrated(
     published: bool = False,
     checked: Checked,
     also: Iterable[Bottleneck] = (),
+    takes: float | None = None,
 ) -> Gain:
     """A gain in a range that held measured gains of its kinds; no more is likely than their time allows.
 
@@ -43,12 +45,14 @@ def calibrated(
     `published`: it holds published ones already, and is widened only by what the machine's own trials know.
     `checked`: what those who advise it were held against.
     `also`: further classes of time that they act on.
+    `takes`: the share of the step that all they are about takes, where that is known to be less.
     """
     kinds = {part.kind for part in parts}
     acted_on = kinds.union(also)
     if gain == Gain() or (published and not kinds & here.keys()):
         return within(gain, acted_on, bounds)
-    return corrected(gain, parts, here, checked, bound_of(acted_on, bounds))
+    all_gone = math.inf if takes is None or takes >= 1.0 else 1.0 / (1.0 - takes)
+    return corrected(gain, parts, here, checked, min(bound_of(acted_on, bounds), all_gone))
 
 
 def waited_for(device: DeviceFacts | None) -> Estimate | None:

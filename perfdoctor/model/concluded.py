@@ -107,6 +107,7 @@ class Advice:
     arguments: str | None = None
     also: tuple[Bottleneck, ...] = ()  # further classes of time that the change acts on
     spares: tuple[Location, ...] = ()
+    takes: float | None = None  # share of the step that all it is about takes: no more is likely to go
     gains_like: Bottleneck | None = None  # a class whose measured gains its own is like, if not of its time
 
     def __post_init__(self) -> None:

@@ -108,7 +108,8 @@ def gain(predicted: Gain) -> str:
     """A predicted gain with its range: `2.3× faster (1.8–2.6×)`."""
     if predicted.high < NOTHING_GAINED:
         return "no speed to gain"
-    decimals = _decimals(predicted.high)
+    likely_alone = 2 if f"{predicted.likely:.1f}" == "1.0" else 0  # one decimal would hide all of it
+    decimals = max(_decimals(predicted.high), likely_alone)
     low, high = f"{predicted.low:.{decimals}f}", f"{predicted.high:.{decimals}f}"
     return f"{predicted.likely:.{decimals}f}× faster" + ("" if low == high else f" ({low}–{high}×)")
 

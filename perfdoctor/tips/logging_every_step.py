@@ -29,6 +29,7 @@ waits for the work before it: that is another finding.
 
 from __future__ import annotations
 
+import math
 import re
 
 from perfdoctor.model.change import Effort, removes
@@ -43,6 +44,7 @@ SEEN = 5  # samples in those lines: fewer may be chance
 EVERY = 50  # steps between two lines that a person still reads as live
 RARER = 10  # times longer, where there is an interval already
 EPOCHS = 5  # between two lines, of those that the loop over epochs repeats
+DEVIATIONS = 2.0  # of a count of samples, that chance may have taken from it
 SURE = 0.5  # of it goes if lines are only thinned out a little
 TRAINERS = (
     (re.compile(r"\.fit\("), f"Trainer(log_every_n_steps={EVERY})  # and enable_progress_bar=False"),
@@ -68,7 +70,8 @@ def logging_every_step(run: RunFacts, step: StepFacts, stacks: StackFacts) -> Ad
     logging = (line for line in stacks.phases.get(Phase.OTHER, ()) if line.kind == "logging")
     lines = [line for line in logging if not line_waits(run, line)]
     share = min(1.0, sum(line.share for line in lines))
-    if share < NOTICEABLE or sum(line.samples for line in lines) < SEEN:
+    samples = sum(line.samples for line in lines)
+    if share < NOTICEABLE or samples < SEEN:
         return None
     top = lines[0]
     text = f": `{top.at.text}`" if top.at.text else ""
@@ -85,6 +88,7 @@ def logging_every_step(run: RunFacts, step: StepFacts, stacks: StackFacts) -> Ad
         change=removes(low, gone, share),
         at=tuple(line.at for line in lines[:3]),
         code=_rarer(top),
+        takes=min(1.0, share * (1.0 + DEVIATIONS / math.sqrt(samples))),
     )
 
 

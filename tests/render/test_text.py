@@ -73,6 +73,7 @@ def test_a_share_is_never_rounded_to_all_or_nothing(share, written):
     [
         (Gain(1.8, 2.3, 2.6), "2.3× faster (1.8–2.6×)"),
         (Gain(1.02, 1.05, 1.08), "1.05× faster (1.02–1.08×)"),
+        (Gain(1.0, 1.03, 1.46), "1.03× faster (1.00–1.46×)"),
         (Gain(8.2, 11.6, 24.3), "12× faster (8–24×)"),
         (Gain(1.5, 1.5, 1.5), "1.5× faster"),
         (Gain(1.0, 1.0, 1.0), "no speed to gain"),

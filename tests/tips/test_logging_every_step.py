@@ -24,6 +24,12 @@ def test_names_the_share_and_the_line():
     assert facts.gain(advice).high == pytest.approx(1 / 0.6)
 
 
+def test_no_more_than_logging_takes_is_likely_to_go_but_for_what_chance_hid_of_it():
+    few = tip(run(), SLOW, stacks(line(0.04, kind="logging", samples=16)))
+    assert few.takes == pytest.approx(0.06)
+    assert tip(run(), SLOW, stacks(line(0.04, kind="logging", samples=400))).takes == pytest.approx(0.044)
+
+
 @pytest.mark.parametrize(
     "lines",
     [
