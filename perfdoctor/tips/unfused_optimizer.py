@@ -54,22 +54,28 @@ def unfused_optimizer(step: StepFacts, optimizers: OptimizerFacts) -> Advice | N
         return None
     part = sum(one.elements for one in fusable) / max(1, sum(one.elements for one in optimizers.optimizers))
     what = f"{share:.1%} of the step is the update"
-    first = max(fusable, key=lambda one: one.elements)
+    by_size = sorted(fusable, key=lambda one: -one.elements)
+    first = by_size[0]
     low, likely, high = (share * part * gone for gone in _gone(first, share * step.mean_s))
     if first.way == "for-loop" and likely < NOTICEABLE:
         return None
+    tensors, elements = (sum(getattr(one, name) for one in fusable) for name in ("tensors", "elements"))
+    by = f"{first.kind} ({first.way})"
+    if len(fusable) > 1:
+        by = f"{len(fusable)} optimizers, the largest of them {by}"
     return Advice(
         because=(
-            f"{what} of {first.tensors:,} tensors by {first.kind} ({first.way})",
-            f"{first.elements:,} elements, {first.elements / max(1, first.tensors):,.0f} per tensor",
+            f"{what} of {tensors:,} tensors by {by}",
+            f"{elements:,} elements, {elements / max(1, tensors):,.0f} per tensor",
         ),
         change=removes(low if optimizers.is_sure else 0.0, likely, high),
-        at=(first.constructed_at,) if first.constructed_at else (),
+        at=tuple(one.constructed_at for one in by_size if one.constructed_at),
         tweak="--fused-optimizer",
         same_result=False,
         code=f"torch.optim.{first.kind}(..., fused=True)",
         arguments=_arguments(first),
         bottleneck=Bottleneck.HOST if optimizers.is_launching(step) else None,
+        takes=share * part,
     )
 
 

@@ -22,6 +22,21 @@ def test_names_the_tensors_the_way_and_the_constructor():
     assert (advice.tweak, advice.code) == ("--fused-optimizer", "torch.optim.AdamW(..., fused=True)")
 
 
+def test_of_several_optimizers_each_ones_line_is_named():
+    small = optimizer("Adam", tensors=4, elements=400, constructed_at=at(31))
+    advice = tip(UPDATES, optimizers(small, optimizer()))
+    assert [at.line for at in advice.at] == [30, 31]
+    assert advice.because == (
+        "40.0% of the step is the update of 104 tensors by 2 optimizers, the largest of them AdamW (for-loop)",
+        "6,800 elements, 65 per tensor",
+    )
+
+
+def test_no_more_than_what_the_update_takes_is_likely_to_go():
+    assert tip(UPDATES, optimizers()).takes == pytest.approx(0.4)
+    assert tip(UPDATES, optimizers(optimizer(), optimizer("LBFGS", None))).takes == pytest.approx(0.2)
+
+
 def test_a_trainer_is_told_of_an_optimizer_that_it_constructs_on_the_line_that_has_it_train():
     assert tip(UPDATES, optimizers()).arguments is None
     by_trainer = optimizer(constructed_at=at(50))
