@@ -70,7 +70,7 @@ def try_(
         int | None, typer.Option(metavar="N", min=1, help="Steps to measure in each round.")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(metavar="S", min=1, callback=_finite, help="Time; three rounds at least.")
+        float | None, typer.Option(metavar="S", min=1, callback=_finite, help="Time, but at least 3 rounds.")
     ] = None,
     metric: Annotated[
         str | None, typer.Option(metavar="REGEX", help="Compare a printed figure, too: 'acc: ([0-9.]+)'.")

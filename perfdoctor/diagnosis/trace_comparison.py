@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from perfdoctor.facts.device.device import exposed_copies_us, judged_steps, left_out, over_the_bus
+from perfdoctor.facts.device.device import exposed_copies_us, over_the_bus
+from perfdoctor.facts.device.judged_steps import judged_steps, left_out
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.note import Note, Remark
 from perfdoctor.trace.results import IdleCause, RankTrace, Times

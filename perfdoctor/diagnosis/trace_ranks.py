@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from perfdoctor.diagnosis.trace_report import TraceReport, attribute_time
 from perfdoctor.facts.device.charged import without_waiting
-from perfdoctor.facts.device.device import DeviceFacts, device_facts, judged_steps
+from perfdoctor.facts.device.device import DeviceFacts, device_facts
+from perfdoctor.facts.device.judged_steps import judged_steps
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.ranks import Straggler

@@ -36,11 +36,10 @@ from perfdoctor.facts.device.device import (
     attention_facts,
     copy_facts,
     device_facts,
-    judged_steps,
     kernel_facts,
-    left_out,
     wait_facts,
 )
+from perfdoctor.facts.device.judged_steps import judged_steps, left_out
 from perfdoctor.facts.device.rooflines import narrowed_doubles
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.ranks.gradient_sync import of_device

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from keyword import iskeyword
 from typing import NamedTuple
 
 from perfdoctor.redaction import secret_looks as looks
@@ -140,7 +141,8 @@ class _NamedTexts:
         return word if _NAME.fullmatch(word) else ""
 
     def _is_called(self, at: int) -> bool:
-        return _NAME.fullmatch(self._word(at - 1)) is not None
+        before = self._word(at - 1)
+        return _NAME.fullmatch(before) is not None and not iskeyword(before)
 
     def _word(self, at: int) -> str:
         """A token that is no text; nothing where a text stands, or the code ends."""

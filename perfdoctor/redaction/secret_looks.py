@@ -47,8 +47,8 @@ _NO_SERVICE = _table(
     " text prompt per num n max min new next first last trigger placeholder instance task class forced"
     " decoder encoder additional extra register latent query memory think tool"
 )
-# --password-string, --aws-access-key-id, --password-new
-_AFTERWARDS = _table("value string id v new old a b x")
+# --password-string, --aws-access-key-id, --api-key-v2, --password-new, --tokenA
+_AFTERWARDS = _table("value string id v new old a b")
 _HALVES = {("pass", "phrase"), ("pass", "word"), ("pass", "code"), ("auth", "code")}  # --pass-phrase
 # In the query of a URL, beside names that are secret anywhere
 _IN_QUERY = _table("key sig signature code state session sid ticket hmac policy st auth hash")

@@ -32,6 +32,7 @@ from __future__ import annotations
 import math
 import re
 
+from perfdoctor.facts.host.sampled_shares import SURELY
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
 from perfdoctor.model.measured import LineCost, Phase, RunFacts, StackFacts, StepFacts
@@ -44,7 +45,6 @@ SEEN = 5  # samples in those lines: fewer may be chance
 EVERY = 50  # steps between two lines that a person still reads as live
 RARER = 10  # times longer, where there is an interval already
 EPOCHS = 5  # between two lines, of those that the loop over epochs repeats
-DEVIATIONS = 2.0  # of a count of samples, that chance may have taken from it
 SURE = 0.5  # of it goes if lines are only thinned out a little
 TRAINERS = (
     (re.compile(r"\.fit\("), f"Trainer(log_every_n_steps={EVERY})  # and enable_progress_bar=False"),
@@ -88,7 +88,7 @@ def logging_every_step(run: RunFacts, step: StepFacts, stacks: StackFacts) -> Ad
         change=removes(low, gone, share),
         at=tuple(line.at for line in lines[:3]),
         code=_rarer(top),
-        takes=min(1.0, share * (1.0 + DEVIATIONS / math.sqrt(samples))),
+        takes=min(1.0, share * (1.0 + SURELY / math.sqrt(samples))),
     )
 
 

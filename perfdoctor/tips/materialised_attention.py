@@ -10,11 +10,11 @@ that it returns, averaged over the heads. Its calls count where nothing reads th
 `attention(...)[0]`.
 
 ## By hand
-    out = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=seen, dropout_p=p)
+    out = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=~hidden, dropout_p=p)
     out, _ = attention(query, key, value, need_weights=False)  # of nn.MultiheadAttention
 
-A boolean `attn_mask` says with True what may be attended to, the opposite of what a `masked_fill` asks for:
-pass `~hidden`. One of numbers is added to the scores. A triangle needs no mask: `is_causal=True`.
+True in a boolean `attn_mask` means "may attend", while `masked_fill` hides where its mask is True: pass
+`~hidden`. A mask of numbers is added to the scores. A causal mask needs none: `is_causal=True`.
 
 ## When not
 Where you need the scores or the weights themselves. With a few dozen keys the scores fit into a cache, and
@@ -38,8 +38,8 @@ KEPT = 0.5  # of that time, if the softmax itself is what takes it
 PRODUCTS_GONE = 0.5
 SHOWN = 3  # sizes named
 WRITTEN = (
-    "out = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=seen)\n"
-    "# seen: True may be attended to, unlike in masked_fill; of a triangle, is_causal=True instead"
+    "out = torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=~hidden)\n"
+    "# hidden: the mask of masked_fill; for a causal one, is_causal=True instead of attn_mask"
 )
 OF_MODULE = "out, _ = attention(query, key, value, need_weights=False)"
 

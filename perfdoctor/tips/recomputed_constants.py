@@ -13,8 +13,8 @@ built anew, the features of a frozen model for the same data.
             super().__init__()
             self.register_buffer("adjacency", normalise(adjacency))   # once
 
-Outside a module: compute it before the loop. What depends on a size only can be kept in a dictionary by that
-size.
+Outside a module: compute it before the loop; for what a dataset or a transform needs, in its
+`__init__`. What depends on a size only can be kept in a dictionary by that size.
 
 ## When not
 Where the result would take more memory than there is, and where its inputs will change later in the training.

@@ -53,7 +53,7 @@ def test_fires_at_the_threshold_and_is_silent_just_under_it_or_without_a_line():
 
 
 def test_of_what_items_repeat_the_class_is_data_and_the_cure_no_modules():
-    line = ConstantLine(Location("data.py", 4, "normalise", None), 0.2, ("view",), 0.4, Bottleneck.DATA)
+    line = ConstantLine(Location("data.py", 4, "normalise", None), 0.2, ("view",), Bottleneck.DATA)
     advice = tip(STEP, constants(0.2, (line,)))
     assert advice.bottleneck is Bottleneck.DATA
     assert "the dataset or the transform" in advice.code

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
-from perfdoctor.facts.device.judged_steps import judged_steps as judged_steps
-from perfdoctor.facts.device.judged_steps import left_out as left_out
+from perfdoctor.facts.device.judged_steps import judged_steps
 from perfdoctor.facts.device.round_trips import for_anything_else
 from perfdoctor.model.concluded import Gain
 from perfdoctor.model.dataclass import dataclass

@@ -23,6 +23,7 @@ from perfdoctor.facts.device.device import (
 )
 from perfdoctor.facts.device.exact_lines import LineFinder
 from perfdoctor.facts.device.fusable_attention import FusableAttention
+from perfdoctor.facts.device.judged_steps import judged_steps
 from perfdoctor.facts.device.weighted_attention import WeightedAttention
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.parse import Sources
@@ -291,7 +292,7 @@ def window_facts(windows: MeasuredWindows) -> WindowFacts | None:
     on_device = trace.times is not None
     costs_us = {op.name: op.device_us if on_device else op.host_us for op in trace.ops}
     total_us = sum(costs_us.values())
-    steps = len(device.judged_steps(trace.steps))
+    steps = len(judged_steps(trace.steps))
     if total_us <= 0 or not steps:
         return None
     operators = [
@@ -348,7 +349,7 @@ def _bare_wait(trace: RankTrace, seen: DeviceFacts, step: StepFacts) -> float:
     Batches come when they like, and few steps may have had to wait for none: then nobody knows better than
     the timers. Where they waited, the window tells how much of that the device still had work for.
     """
-    waited_us = sum(each.dataloader_us for each in device.judged_steps(trace.steps))
+    waited_us = sum(each.dataloader_us for each in judged_steps(trace.steps))
     idled_us = seen.idle.get(IdleCause.DATA_WAIT, 0.0) * seen.window_s * US_PER_S
     few = waited_us < FEW_WAITS * seen.window_s * US_PER_S
     bare = 1.0 if few else min(1.0, idled_us / waited_us)

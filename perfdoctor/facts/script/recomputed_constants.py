@@ -29,7 +29,6 @@ class ConstantLine:
     at: Location
     share: float  # of a sampled step, the median
     names: tuple[str, ...]  # of torch's functions, costliest first
-    most: float = 1.0  # share of the step that it may take
     bottleneck: Bottleneck = Bottleneck.COMPUTE
 
 
@@ -68,11 +67,15 @@ def recomputed_constant_facts(
         for by_look in [{event.look: event.seconds / step_s[event.look] for event in events}]
     ]
     held = [_held(line, () if isinstance(costs, Missing) else costs.costs, step) for line in lines]
+    of_items = [
+        line.share for line, less in zip(lines, held, strict=True) if less.bottleneck is Bottleneck.DATA
+    ]
+    waited = step.seconds.get(Phase.DATA_WAIT, 0.0) / step.mean_s if step.mean_s else 0.0
     too_much = sum(line.share - less.share for line, less in zip(lines, held, strict=True))
     likely = max(0.0, median(shares) - too_much)
-    most = min([1.0, *(less.most for less in held if less.bottleneck is Bottleneck.DATA)])
+    high = shares[-1] - max(0.0, sum(of_items) - waited)  # items take no longer than batches are waited for
     return RecomputedConstantFacts(
-        share=Estimate(min(shares[0], likely), likely, max(likely, min(shares[-1], most))),
+        share=Estimate(min(shares[0], likely), likely, max(likely, high)),
         lines=tuple(sorted(held, key=lambda line: -line.share)),
         samples=len(looks),
     )
@@ -88,5 +91,4 @@ def _held(line: ConstantLine, costs: Iterable[StackCost], step: StepFacts) -> Co
     if not below or not step.mean_s or charged_most(below) is not Bottleneck.DATA:
         return line
     seen = sum(cost.seconds for cost in below) / step.mean_s
-    most = step.seconds.get(Phase.DATA_WAIT, 0.0) / step.mean_s
-    return replace(line, share=min(line.share, seen), most=most, bottleneck=Bottleneck.DATA)
+    return replace(line, share=min(line.share, seen), bottleneck=Bottleneck.DATA)

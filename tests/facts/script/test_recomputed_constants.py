@@ -59,6 +59,13 @@ def test_a_line_that_prepares_items_takes_no_longer_than_stacks_saw_it():
     assert [(one.share, one.bottleneck) for one in found.lines] == [(pytest.approx(0.1), Bottleneck.DATA)]
 
 
+def test_what_items_take_at_most_leaves_the_lines_of_the_model_alone():
+    looks = [event for number in (2, 3, 4) for event in (look(number, 0.009), line(number, seconds=0.005))]
+    model = [line(number, 2, 0.004) for number in (2, 3, 4)]
+    found = facts(*looks, *model, costs=(cost(Phase.DATA_WAIT, 1.0),))
+    assert (found.share.likely, found.share.high) == pytest.approx((0.5, 0.8))
+
+
 def test_of_a_line_in_the_model_the_sampled_steps_tell():
     looks = [event for number in (2, 3, 4) for event in (look(number, 0.006), line(number, seconds=0.006))]
     found = facts(*looks, costs=(cost(Phase.FORWARD, 1.0),))

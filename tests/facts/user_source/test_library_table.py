@@ -135,7 +135,7 @@ def test_libraries_are_named_by_package_or_module():
         name: name for name in files
     }
     assert library_table.library(frame("f", "/home/me/train.py")) is None
-    assert library_table.library(frame("f", "/work/main/perfdoctor/probe/loader/making.py")) is None
+    assert library_table.library(frame("f", "/home/ann/perfdoctor/perfdoctor/probe/loader/making.py")) is None
 
 
 def test_the_folder_that_an_environment_lies_in_names_no_library():
