@@ -124,30 +124,34 @@ def _closing(rows: Rows, marker: Marker) -> tuple[Ints, float]:
     """The rows that end a step, and how many markers make one."""
     at = np.flatnonzero(rows["marker"] == marker)
     if marker is Marker.UPDATE:
-        updates, (first, at) = len(at), _of_backwards(rows, at)
+        first, at, of_backward = _of_backwards(rows, at)
         rolled = rows["marks"][at] > 1
         ends, per_step = step_ends(rows["optimizer"][first[~rolled]].astype(np.int64))
         closes = np.sort(np.concatenate([at[~rolled][ends], at[rolled]]))
-        return np.concatenate([_before_updates(rows, at[0], closes), closes]), per_step * updates / len(at)
+        return np.concatenate([_before_updates(rows, at[0], closes), closes]), per_step * of_backward
     if marker is Marker.BACKWARD:
         ends = np.append(_fresh(rows, at[1:]), True)
         return at[ends], len(at) / max(1, int(ends.sum()))
     return at, 1.0
 
 
-def _of_backwards(rows: Rows, at: Ints) -> tuple[Ints, Ints]:
-    """The first and the last of the updates that follow one backward: what it found is applied in parts.
+def _of_backwards(rows: Rows, at: Ints) -> tuple[Ints, Ints, float]:
+    """The first and the last of the updates that follow one backward, and how many do: a part by each.
 
     By parameters where an optimizer is stepped a part at a time, by optimizers where each has some; a batch
-    between begins anew. Where no update has a backward, backwards were not seen.
+    between begins anew. Where no update has a backward, backwards were not seen. Where fewer follow the last
+    one than any other, the script ended amid them.
     """
     before = np.diff(np.cumsum(rows["backwards"].astype(np.int64))[at])
     if not before.any():
-        return at, at
+        return at, at, 1.0
     batches = np.diff(np.cumsum(rows["batches"].astype(np.int64))[at])
     same = rows["optimizer"][at[1:]] == rows["optimizer"][at[:-1]]
     apart = (before > 0) | (~same & (batches > 0))
-    return np.asarray(at[np.append(True, apart)]), np.asarray(at[np.append(apart, True)])
+    first, last = np.flatnonzero(np.append(True, apart)), np.flatnonzero(np.append(apart, True))
+    updates = last - first + 1
+    whole = len(updates) - int(len(updates) > 1 and updates[-1] < updates[:-1].min())
+    return at[first[:whole]], at[last[:whole]], float(np.mean(updates[:whole]))
 
 
 def _before_updates(rows: Rows, first_update: int, closes: Ints) -> Ints:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import sys
 from _thread import get_ident
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ...wire.batch_rows import BATCHES
@@ -17,6 +18,7 @@ from ...wire.step_rows import BATCH, DATA_WAIT, OPEN, OTHER, VALIDATION
 from .. import patch, script_signals
 from ..by_identity import ByIdentity
 from ..compile_question import compile_question
+from ..containers import is_a
 from ..looks.op_recording import unseen
 from ..on_import import on_import
 from ..recorder import FREE, Recorder, clock
@@ -32,6 +34,7 @@ from .making import Making
 
 WAIT = "data_wait"
 STATEFUL = "torchdata.stateful_dataloader.stateful_dataloader"
+NAMED = (FunctionType, MethodType, BuiltinFunctionType, type)  # others are asked for no name: they may count
 PLAIN = (list, tuple)  # what batches usually are: of these the first tensor is looked for in place
 
 LOOKS_FIRST, LOOKS_STRIDE = 8, 64  # batches that are looked at: a loader's first, then one in so many
@@ -374,7 +377,7 @@ def _while_alive(watched: Callable[[Any], None], original: Callable[[Any], None]
 
 def _collator(collate: Any) -> str:
     """The name of a collate function, or that of its class where it is an object."""
-    named = collate if hasattr(collate, "__qualname__") else type(collate)
+    named = collate if is_a(collate, NAMED) else type(collate)
     return f"{named.__module__}.{named.__qualname__}"
 
 

@@ -256,6 +256,13 @@ def test_however_many_optimizers_apply_one_backward_make_one_step():
     assert (found.weight.sum(), found.per_step) == (8, 100)
 
 
+def test_an_end_amid_the_updates_of_one_backward_makes_no_step_of_those_before_it():
+    step = [update(optimizer=1, backwards=1), update(optimizer=2, backwards=0)]
+    found = boundaries.find(rows([*step * 8, update(optimizer=1, backwards=1)]))
+    assert found is not None
+    assert (found.weight.sum(), found.per_step) == (8, 2)
+
+
 def test_an_optimizer_that_applies_only_every_other_backward_halves_no_steps():
     both = [update(optimizer=1, backwards=1), update(optimizer=2, backwards=0)]
     assert count([update(optimizer=1, backwards=1), *both] * 8) == 16
