@@ -167,7 +167,12 @@ LINES = [
     ("row = self.table.loc[key]", f"{SITE}/pandas/core/indexing.py", "transforming", "to_numpy"),
     ("x = self.table.location(index)", f"{SITE}/geo/places.py", "transforming", None),
     ("parts = self.table.groupby('user').mean()", f"{SITE}/pandas/core/groupby/groupby.py", "transforming", None),
-    ("row = self.counts[cell].toarray().ravel()", f"{SITE}/scipy/sparse/_csc.py", "transforming", "tocsr"),
+    ("row = self.counts[cell].toarray().ravel()", f"{SITE}/scipy/sparse/_csc.py:_get_intXslice",
+     "transforming sparse", "tocsr"),
+    ("gene = self.counts[:, at].toarray().ravel()", f"{SITE}/scipy/sparse/_csr.py:_get_sliceXint",
+     "transforming sparse", "tocsc"),
+    ("row = self.counts[cell].toarray().ravel()", f"{SITE}/scipy/sparse/_csr.py:_get_intXslice",
+     "transforming", None),
     ("x = self.feature.mean()", None, "transforming", None),
     ("x = store.get(index)", None, "transforming", None),
     ("text = re.sub(r'\\s+', ' ', text)", f"{STANDARD}/re/__init__.py", "transforming", "parse once"),
@@ -211,9 +216,21 @@ def test_the_advice_fits_the_library_at_the_line_or_stays_general(text, beyond, 
     found = of_frame(frame) if frame else of_statement(ast.parse(text).body[0])
     stage, kind = found or (Stage.TRANSFORMING, "")
     assert f"{stage.value} {kind}".strip() == work
-    if work != "transforming":
+    if work not in ("transforming", "transforming sparse"):
         return  # other tips' lines
-    spent = cost(stage, 0.9, line(0.9, 8, text=text), library=library(frame) if frame else None)
+    spent = cost(stage, 0.9, line(0.9, 8, text=text), kind=kind, library=library(frame) if frame else None)
     advice = tip(STARVED, loader(batch=12), batch(spent), cpu())
     assert advice is not None
     assert advice.code is None if word is None else word in (advice.code or "")
+
+
+def test_of_rows_of_a_matrix_that_is_stored_by_columns_one_access_each_is_left():
+    at = line(0.9, 8, text="row = self.counts[cell].toarray().ravel()")
+    crossed = batch(cost(Stage.TRANSFORMING, 0.9, at, kind="sparse"))
+    of = facts.loader(batch=100, samples=320, batches=10)
+    advice = tip(STARVED, of, crossed, cpu())
+    assert advice is not None
+    assert advice.change.batch.likely == pytest.approx(0.9 - 32 * 28e-6 / 0.1)
+    few = tip(STARVED, facts.loader(batch=2, samples=320, batches=10), crossed, cpu())
+    assert few is not None
+    assert few.change.batch.likely == pytest.approx(0.9 - 32 * 28e-6 / 0.002)

@@ -19,6 +19,7 @@ LibraryWork = tuple[Stage, str]  # what is done, and the kind of it
 
 LOCK, THREAD, COPY = (Stage.WAITING, "lock"), (Stage.WAITING, "thread"), (Stage.TRANSFORMING, "copy")
 SLEEP = (Stage.WAITING, "sleep")
+SPARSE = (Stage.TRANSFORMING, "sparse")  # a row of a matrix that is stored by columns, or the other way round
 
 # Where in a file's path, the function if not all of them, and what it does. The first that fits counts.
 _FILES = (
@@ -49,6 +50,8 @@ _FILES = (
      (Stage.DECODING, "video")),
     (r"/(?:pyarrow/parquet|pyarrow/dataset|petastorm|fastparquet)[/.]|/pandas/io/parquet\.py$", None,
      (Stage.READING, "table")),
+    (r"/scipy/sparse/_?csc\.py$", r"_get_(?:int|array)X(?:slice|array)|_?getrow", SPARSE),
+    (r"/scipy/sparse/_?csr\.py$", r"_get_sliceX(?:int|array)|_?getcol", SPARSE),
     (r"/scipy/io/(?:matlab|arff)/", None, (Stage.READING, "file")),
     (r"/(?:pandas/io|polars/io)/", None, (Stage.READING, "text")),
     (r"/(?:gzip|bz2|lzma|_compression|zipfile)(?:/__init__|/_path)?\.py$|/(?:zstandard|lz4|blosc)/", None,

@@ -62,6 +62,11 @@ def statement(text):
         ("open", f"{SITE}/smart_open/s3.py", (Stage.FETCHING, "")),
         ("get", r"C:\env\Lib\site-packages\requests\api.py", (Stage.FETCHING, "")),
         ("dot", f"{SITE}/scipy/sparse/_base.py", None),
+        ("_csc_base._get_intXslice", f"{SITE}/scipy/sparse/_csc.py", (Stage.TRANSFORMING, "sparse")),
+        ("csc_matrix._get_arrayXslice", f"{SITE}/scipy/sparse/csc.py", (Stage.TRANSFORMING, "sparse")),
+        ("_csc_base._get_sliceXint", f"{SITE}/scipy/sparse/_csc.py", None),
+        ("_csr_base._get_sliceXint", f"{SITE}/scipy/sparse/_csr.py", (Stage.TRANSFORMING, "sparse")),
+        ("_csr_base._get_intXslice", f"{SITE}/scipy/sparse/_csr.py", None),
         ("socket", "/home/me/project/socket.py", None),
     ],
 )
