@@ -56,6 +56,7 @@ def gc_pauses(step: StepFacts, pauses: GcPauseFacts) -> Advice | None:
         at=(pauses.at,) if pauses.at is not None else (),
         tweak="--gc-freeze",
         code="# no gc.collect() in the loop" if explicit else "gc.collect()\ngc.freeze()  # before the loop",
+        takes=share,
     )
 
 

@@ -56,14 +56,16 @@ def recomputed_constants(step: StepFacts, constants: RecomputedConstantFacts) ->
     text = f": `{top.at.text}`" if top.at.text else ""
     calls = f" (`{'`, `'.join(top.names)}`)" if top.names else ""
     ms = share.likely * step.mean_s * 1e3
+    with_all = share.high + BESIDES * share.high * (1.0 - share.high)
     repeated = f"{share.likely:.0%} of each step ({ms:.1f} ms) computes what earlier steps computed already"
     return Advice(
         because=(
             f"{repeated}: same inputs, same results, in {constants.samples} sampled steps",
             f"line {top.at.line} takes the most, {top.share:.0%} of the step{calls}{text}",
         ),
-        change=removes(share.low, share.likely, share.high + BESIDES * share.high * (1.0 - share.high)),
+        change=removes(share.low, share.likely, with_all),
         at=tuple(line.at for line in constants.lines[:SHOWN]),
         bottleneck=top.bottleneck,
         code=OF_ITEMS if top.bottleneck is Bottleneck.DATA else OF_MODULES,
+        takes=with_all,
     )

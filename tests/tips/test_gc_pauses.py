@@ -45,6 +45,7 @@ def test_pauses_of_young_objects_alone_are_no_sure_gain():
     advice = tip(STEP, pauses(young=1.0))
     assert advice is not None
     assert "young" in advice.because[1]
+    assert advice.takes == pytest.approx(0.1)
     assert gain(advice).likely == pytest.approx(1.0)
 
 

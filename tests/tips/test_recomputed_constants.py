@@ -36,6 +36,7 @@ def test_what_goes_is_what_the_sampled_steps_spent_and_at_best_a_part_of_what_fo
     share = tip(STEP, constants(0.2)).change.step
     assert (share.low, share.likely) == pytest.approx((0.1, 0.2))
     assert share.high == pytest.approx(0.3 + 0.2 * 0.3 * 0.7)
+    assert tip(STEP, constants(0.2)).takes == share.high
 
 
 def test_no_more_than_the_step_goes():
