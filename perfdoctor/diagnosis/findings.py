@@ -44,7 +44,7 @@ class Judgement:
 
     findings: tuple[Finding, ...] = ()
     not_judged: tuple[NotJudged, ...] = ()
-    notes: tuple[Note, ...] = ()  # on gains too small to rank
+    notes: tuple[Note, ...] = ()  # on gains too small to rank, and on what is a matter of choice
     together: Gain | None = None  # the first findings in combination
     failures: tuple[OwnFailure, ...] = ()  # tips that could not be judged for a defect of ours
 
@@ -60,13 +60,15 @@ def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None
     failures: list[OwnFailure] = []
     specific = [tip for tip in tips if not tip.heading.general]
     advised, not_judged = _ask(specific, facts, attribution, failures)
-    worthwhile, rivals = without_rivals(_worthwhile(advised))
+    worthwhile = _worthwhile(advised)
+    choices = _choices(worthwhile)
+    worthwhile, rivals = without_rivals([entry for entry in worthwhile if not entry[1].is_choice])
     covered = Covered.by(advice for _, advice, _ in worthwhile)
     knowing = replace(facts, groups={**facts.groups, Covered: covered})
     general, also_not_judged = _ask(
         [tip for tip in tips if tip.heading.general], knowing, attribution, failures
     )
-    notes = (*rivals, *_small_things(advised))
+    notes = (*rivals, *choices, *_small_things(advised))
     if attribution is None:
         return Judgement((), (*not_judged, *also_not_judged), notes, failures=tuple(failures))
     machine = machine_of(facts)
@@ -219,6 +221,15 @@ class _Ranking:
         beside = max(1.0, self._beside([first], entry))
         left = f'once "{first[0].title}" is done, this brings {beside:.2f}x'
         return tip, replace(advice, because=(*advice.because, left)), gain
+
+
+def _choices(advised: Sequence[Advised]) -> list[Note]:
+    """What is a matter of choice, each in a sentence."""
+    return [
+        Note("choice", {"title": tip.title, "gain": gain.likely, "tip": tip.id})
+        for tip, advice, gain in advised
+        if advice.is_choice
+    ]
 
 
 def _small_things(advised: Sequence[Advised]) -> list[Note]:

@@ -7,6 +7,9 @@ elsewhere, or that a mask marks; or frames of features, `[batch, time, features]
 time]`, of which a mask or a tensor of lengths in the batch says where they end. A large part of all positions
 is such padding, and forward and backward take a large share of the step. Sound as samples is not checked.
 
+Batches that are padded to their own longest sequence are no fault where less than 40 % is padding, as random
+batches have: that similar lengths could be grouped is then told as a matter of choice.
+
 ## By hand
 Pad each batch to its own longest sequence, in the collate function, instead of all data to one length:
 
@@ -129,7 +132,7 @@ def padded_batches(
     if run.device != "cpu":  # what a collator rounds up to already is the user's choice
         multiple = max(multiple, padding.multiple)
     goes = _beyond(padding, multiple)
-    if compute < NOTICEABLE or goes + padding.within < (LARGE if goes >= PART else LARGE_WITHIN):
+    if compute < NOTICEABLE or goes + padding.within < LARGE:
         return None
     # Grouped by length, rows are to be cut to the longest of their batch as well, or nothing goes.
     fixed = padding.is_fixed or (goes if padding.multiple > 1 else padding.beyond) >= PART
@@ -158,6 +161,7 @@ def padded_batches(
         change=removes(low, likely, high),
         at=(*pads, *at) if fixed else (*at, *pads),
         same_result=not within,
+        is_choice=goes < PART and padding.within < LARGE_WITHIN,
         code="\n".join(code for share, code in ((fixed, own), (within, alike)) if share),
         arguments=None if fixed else GROUPED_BY_TRAINER,
     )

@@ -5,6 +5,7 @@ The update takes a large share of the step, torch's own optimizer updates its pa
 default on a CPU) or group by group, although it has a fused implementation for this device, and a noticeable
 share of the step would go with it. What `step()` itself costs stays, and so does the one pass of plain SGD.
 On a device the update is what its kernels take: the host waits there for what was launched before.
+Where little would go, it is told as a matter of choice.
 
 ## By hand
     torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
@@ -23,7 +24,8 @@ from perfdoctor.model.measured import StepFacts
 from perfdoctor.tips.catalogue import Checked, tip
 
 # Share of the step that would go; torch updates one by one on a CPU by default: less is no fault of a script.
-NOTICEABLE = 0.15
+LARGE = 0.15
+NOTICEABLE = 0.08  # less is not even a choice
 # Passes over memory for each element, one way and fused, counted in torch.optim's text. Adam by tensors:
 # lerp_ 3, mul_ and addcmul_ 5, sqrt, division and eps 6, addcdiv_ 4; fused it reads four and writes three.
 PASSES = {"Adam": (18, 7), "AdamW": (20, 7), "Adagrad": (11, 5)}
@@ -76,6 +78,7 @@ def unfused_optimizer(step: StepFacts, optimizers: OptimizerFacts) -> Advice | N
         arguments=_arguments(first),
         bottleneck=Bottleneck.HOST if optimizers.is_launching(step) else None,
         takes=share * part,
+        is_choice=share < LARGE or (first.way == "for-loop" and likely < LARGE),
     )
 
 

@@ -51,6 +51,7 @@ def tip(
     also=(),
     at=(),
     spares=(),
+    is_choice=False,
 ):
     """A tip that takes these shares (low, likely, high) out of the step; without any it is silent.
 
@@ -59,7 +60,8 @@ def tip(
     silent = change is True and not removed
     shares = removed if len(removed) == 3 else removed * 3
     made = replace(removes(*shares), is_published=published) if removed else change or None
-    advice = Advice(("because",), made, same_result=same_result, also=also, at=at, spares=spares)
+    told = {"same_result": same_result, "also": also, "at": at, "spares": spares, "is_choice": is_choice}
+    advice = Advice(("because",), made, **told)
     heading = TipHeading(
         name.title(), kind, effort, ("cpu",), ("time",), checked, None, general, rivals, kernels_only, before
     )
@@ -118,6 +120,19 @@ def test_no_gain_is_above_the_ceiling_of_its_class():
     assert findings[0].gain.high <= 3**BEYOND
     assert findings[1].gain.likely <= 1.25
     assert findings[1].gain.high == pytest.approx(1.25**BEYOND)
+
+
+def test_a_choice_is_a_note_and_no_finding():
+    found = judged(tip("a", 0.2, is_choice=True), tip("b", 0.5))
+    assert names(found) == ["b"]
+    assert found.notes[0] == Note("choice", {"title": "A", "gain": pytest.approx(1.25), "tip": "a"})
+    assert all_worded(found.notes)[0] == (
+        'a matter of choice, not counted above: "A" (1.25x likely): perfdoctor tips a'
+    )
+
+
+def test_a_choice_of_which_little_would_come_shares_the_note_on_small_gains():
+    assert [note.slug for note in judged(tip("a", 0.01, is_choice=True)).notes] == ["small-gains"]
 
 
 def test_small_gains_are_a_note():

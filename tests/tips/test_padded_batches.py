@@ -54,6 +54,12 @@ def test_what_lies_beyond_the_longest_goes_with_the_same_result():
     assert len(advice.because) == 3
 
 
+def test_what_random_batches_have_is_a_choice():
+    assert tip(STEP, padding(beyond=0.0, within=0.39)).is_choice
+    assert not tip(STEP, padding(beyond=0.0, within=0.41)).is_choice
+    assert not tip(STEP, padding(beyond=0.2, within=0.2)).is_choice
+
+
 def test_of_what_lies_within_it_a_part_stays_and_the_loader_comes_first():
     advice = tip(STEP, padding(beyond=0.05, within=0.4, lines=(PADS,), at=LOADER_LINE))
     assert advice.at == (LOADER_LINE, PADS)
@@ -156,7 +162,7 @@ def test_without_a_loader_or_a_line_that_pads_there_is_no_place():
     ("of_step", "found"),
     [
         pytest.param(STEP, padding(beyond=0.14, within=0.1), id="little-padding"),
-        pytest.param(STEP, padding(beyond=0.0, within=0.39), id="what-random-batches-have"),
+        pytest.param(STEP, padding(beyond=0.0, within=0.24), id="little-within-the-longest"),
         pytest.param(step(data_wait=81, forward=9, backward=10), padding(), id="hardly-any-computing"),
     ],
 )

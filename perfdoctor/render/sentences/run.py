@@ -10,6 +10,7 @@ SENTENCES = {
     "rollouts": "passes in eval mode whose results training computes with count as `forward`, not as"
     " `validation`: {share:percent} of the time of all of them",
     "rival": '"{title}" ({gain:.2f}x likely) is an alternative to "{better}": choose one',
+    "choice": 'a matter of choice, not counted above: "{title}" ({gain:.2f}x likely): perfdoctor tips {tip}',
     "small-gains": "small gains: {gains}",
     "wide-ranges": "wide ranges (finding {ranks}): few gains of this kind have been measured so far",
     "machine-ranges": "ranges of tweaks that act on {kind} come from {cases} trials on the machine of"
