@@ -61,6 +61,16 @@ def test_what_is_made_as_a_writer_is_one_whatever_its_name():
     assert not logs(statement("x.writerow(x)"), writers=writers)
 
 
+def test_loggers_are_known_by_what_makes_them():
+    listing = Listing(
+        ["journal = logging.getLogger('a')", "self.notes: L = journal.getChild('b')", "a = b()"]
+    )
+    assert listing.loggers == {"journal", "notes"}
+    assert logs(statement("self.notes.debug(x)"), writers=listing.writers)
+    assert logs(statement("logging.getLogger('a').debug(x)"))
+    assert not logs(statement("a.debug(x)"), writers=listing.writers)
+
+
 @pytest.mark.parametrize(
     "text", ["torch.save(m, p)", "pickle.dump(m, f)", "np.savez('a', x)", "model.save_pretrained(d)"]
 )
