@@ -13,6 +13,7 @@ from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location, Phase
 
 MOST = 0.5  # of what a call takes: a line with more of it is what there is to look at
+NEARLY_ALL = 0.8  # and so are a few lines that are one piece of work, with more than this
 Part = tuple[Suspect, float]  # with the share of the step that no other finding is about
 # Frames of a function's own: what runs in them was written where they are called.
 INNER_FRAMES = re.compile(r"<\w+>$")
@@ -59,9 +60,10 @@ def spread_call(
         name = call.function.rpartition(".")[2]
         if call.at in around or len(called[call.at]) > 1 or not _names(at, name):
             break
-        share = _share(below[call])
-        if MOST * share >= max(least, _costliest(below[call], suspects)) > 0:
-            found, least = SpreadCall(at, name, tuple(below[call]), _lines(below[call])), share
+        share, lines = sum(share for _, share in below[call]), _lines(below[call])
+        together = _most_together(below[call], suspects)
+        if MOST * share >= max(least, lines[0][1]) and NEARLY_ALL * share >= together > 0:
+            found, least = SpreadCall(at, name, tuple(below[call]), lines), share
     return found
 
 
@@ -78,17 +80,13 @@ def _names(at: Location, function: str) -> bool:
     return re.search(rf"\b{re.escape(function)}\(", at.statement or "") is not None
 
 
-def _costliest(parts: Sequence[Part], suspects: SuspectFacts) -> float:
-    """The share of the innermost line that takes most, with those that it is one piece of work with."""
+def _most_together(parts: Sequence[Part], suspects: SuspectFacts) -> float:
+    """The share of the innermost lines that are one piece of work and take most."""
     shares: dict[Place, float] = defaultdict(float)
     for suspect, share in parts:
         last = suspect.path[-1]
         shares[last.file, suspects.first(suspect.phase, last)] += share
     return max(shares.values(), default=0.0)
-
-
-def _share(parts: Sequence[Part]) -> float:
-    return sum(share for _, share in parts)
 
 
 def _lines(parts: Sequence[Part]) -> tuple[tuple[Location, float], ...]:
