@@ -144,7 +144,7 @@ def test_a_line_with_more_than_half_of_what_its_function_takes_is_named_itself()
     assert advice(*(below(share, *path) for share, *path in fewer)).at[0].line == 20
 
 
-@pytest.mark.parametrize(("more", "named"), [(0.08, [41, 40, 42]), (0.1, [20, 41, 40])])
+@pytest.mark.parametrize(("more", "named"), [(0.08, [41, 40, 42]), (0.1, [20, 40, 41])])
 def test_lines_that_are_one_piece_of_work_are_named_where_they_take_nearly_all_of_a_call(more, named):
     of_work = [(0.14, 20, 40), (0.12, 20, 41), (0.1, 20, 42), (more, 20, 41, 50)]
     told = advice(*(below(share, *path) for share, *path in of_work), together=(40, 41, 42))

@@ -17,7 +17,7 @@ from perfdoctor.facts.host.logging_frames import (
 from perfdoctor.facts.user_source.frames import Frame, Owner
 from perfdoctor.facts.user_source.intervals import Intervals
 from perfdoctor.facts.user_source.log_calls import is_handed_to_log, level_test
-from perfdoctor.facts.user_source.parse import Sources, logs, statements_at
+from perfdoctor.facts.user_source.parse import Sources, logs, statements_at, written_below
 from perfdoctor.facts.user_source.update_dependence import only_reads
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LineCost, Location
@@ -103,7 +103,9 @@ class LoggingLines:
     def _logs(self, frame: Frame) -> bool:
         """Whether a line logs by itself."""
         listing = self._sources.file(frame.file)
-        return any(logs(node, writers=listing.writers) for node in statements_at(listing, frame.line))
+        node = listing.statement(frame.line)
+        nodes = (*statements_at(listing, frame.line), *(written_below(node) if node is not None else ()))
+        return any(logs(one, writers=listing.writers) for one in nodes)
 
     def _calls(self, outer: Frame, inner: Frame) -> bool:
         """Whether a line calls the next one's function to log: `log.write(...)`, `print_metrics(...)`."""

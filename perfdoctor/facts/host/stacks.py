@@ -34,7 +34,7 @@ from perfdoctor.facts.user_source.known_calls import PURE_METHODS
 from perfdoctor.facts.user_source.library_table import of_wait
 from perfdoctor.facts.user_source.loop_roles import Loop, Role
 from perfdoctor.facts.user_source.origins import called_name
-from perfdoctor.facts.user_source.parse import Sources, calls, header, logs, saves
+from perfdoctor.facts.user_source.parse import Sources, calls, header, logs, saves, written_below
 from perfdoctor.facts.user_source.update_dependence import Dependence, may_train, of_line, only_reported
 from perfdoctor.model import units
 from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts, StepFacts
@@ -349,11 +349,12 @@ class StackLines:
         user, beyond, shared = frames[at], frames[at + 1 :], self._sharing(frames, at)
         listing = self.sources.file(user.file)
         node = shared.node if shared else listing.statement(user.line)
+        written = [node, *written_below(node)] if node is not None else []
         if any(map(torch_frames.saves, (*chain[1:], *beyond))):
             return "checkpoint"
-        if node is not None and saves(node) and not self._needed(frames, at):
+        if any(map(saves, written)) and not self._needed(frames, at):
             return "checkpoint"
-        if any(map(is_of_a_log, beyond)) or (node is not None and logs(node, writers=listing.writers)):
+        if any(map(is_of_a_log, beyond)) or any(logs(one, writers=listing.writers) for one in written):
             return "logging"
         logged = self.logging.is_called(chain) or self.logging.is_handed(chain)
         if logged and not self._needed(

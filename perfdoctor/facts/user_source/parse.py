@@ -33,6 +33,7 @@ WRITERS = re.compile(
     r"|(?:(?<!pro)file|logger|writer)s?\d*$",
     re.IGNORECASE,
 )
+WRITING_MODE = re.compile(r"[wax][bt+]*|r[bt]*\+[bt]*")  # of a file that is opened
 # ... and those that do on what is named like a logger.
 LOGS_ON_LOGGERS = frozenset("info debug warning error exception log flush dump".split())
 LOGGER_MAKERS = frozenset(("getLogger", "getChild"))
@@ -252,6 +253,16 @@ def calls(node: ast.stmt) -> Iterator[tuple[str | None, str]]:
                     yield None, inner.func.id
                 elif isinstance(inner.func, ast.Attribute):
                     yield _last_name(inner.func.value), inner.func.attr
+
+
+def written_below(node: ast.stmt) -> list[ast.stmt]:
+    """What a `with` holds that opens a file to write: closing it, on its own line, ends what they write."""
+    if not isinstance(node, ast.With):
+        return []
+    parts = [part for item in node.items for part in ast.walk(item.context_expr)]
+    modes = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    opens = any(name == "open" for _, name in calls(node))
+    return list(statements(node.body)) if opens and any(map(WRITING_MODE.fullmatch, modes)) else []
 
 
 def names_in(node: ast.AST) -> set[str]:

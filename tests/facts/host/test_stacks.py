@@ -346,6 +346,17 @@ def test_a_method_called_by_a_name_that_logs_is_logging_down_to_its_last_line():
     assert set(found) == {(9, "logging")}
 
 
+@pytest.mark.parametrize(
+    ("mode", "body", "kind"),
+    [("w", "f.write(row)", "logging"), ("wb", "pickle.dump(row, f)", "checkpoint"), ("rb", "print(f)", None)],
+)
+def test_what_opens_and_closes_a_file_belongs_to_what_is_written_to_it(mode, body, kind):
+    script = SCRIPT.replace(
+        "    print(step, loss.item())", f"    with open(path, '{mode}') as f:\n        {body}"
+    )
+    assert set(other(stack(at(8)), source=source_of(train=script))) == {(8, kind)}
+
+
 def test_what_is_computed_to_be_printed_is_not_logging():
     script = SCRIPT.replace("print(step, loss.item())", "print(step, evaluate(model))")
     found = other(stack(at(8), at(3, "evaluate", "/home/me/evaluate.py")), source=source_of(train=script))
