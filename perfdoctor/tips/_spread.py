@@ -20,7 +20,7 @@ INNER_FRAMES = re.compile(r"<\w+>$")
 
 
 @dataclass(frozen=True)
-class Call:
+class UserCall:
     """One function, called at one line."""
 
     phase: Phase
@@ -47,7 +47,7 @@ def spread_call(
     It goes outwards from the innermost line of `top`, up to a line that calls several functions, or calls the
     next one by no name: hooks, modules, items. `around`: lines that whole steps run below.
     """
-    below: dict[Call, list[Part]] = defaultdict(list)
+    below: dict[UserCall, list[Part]] = defaultdict(list)
     for part in parts:
         for call in {call for call, _ in _calls(part[0])}:
             below[call].append(part)
@@ -67,12 +67,12 @@ def spread_call(
     return found
 
 
-def _calls(suspect: Suspect) -> Iterator[tuple[Call, Location]]:
+def _calls(suspect: Suspect) -> Iterator[tuple[UserCall, Location]]:
     """The calls of the user's functions that lead to it, from the innermost out, each with its line."""
     for outer, inner in reversed(list(pairwise(suspect.path))):
         function = inner.function or ""
         if not INNER_FRAMES.search(function) and (outer.file, outer.line) != (inner.file, inner.line):
-            yield Call(suspect.phase, (outer.file, outer.line), inner.file, function), outer
+            yield UserCall(suspect.phase, (outer.file, outer.line), inner.file, function), outer
 
 
 def _names(at: Location, function: str) -> bool:

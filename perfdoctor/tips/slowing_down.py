@@ -42,9 +42,7 @@ APPENDED = """\
 file = open(path, "a")  # once, before the loop
 file.write(json.dumps(record) + "\\n")  # each time only what is new"""
 APART = "...  # each time only what is new, in a file of its own; or all of it once, after the loop"
-LINES = re.compile(
-    r"\b(?:json|csv)\b|\bwrite(?:lines|row|rows)?\(|\bopen\("
-)  # what writes text, line by line
+LINES = re.compile(r"\b(?:json|csv)\b|\bwrite(?:lines|row|rows)?\(")  # what writes text
 
 
 @tip(
@@ -64,16 +62,17 @@ def slowing_down(run: RunFacts, step: StepFacts, slowing: SlowingFacts) -> Advic
     if growth * step.count >= MIB:
         because.append(f"the process's memory grows by {growth / 1024:,.1f} KiB per step")
     line = slowing.line.at if slowing.line is not None else None
-    places = (slowing.hook, line, slowing.adds, slowing.called)
-    written = slowing.called or line if slowing.writes else None
+    opens = slowing.opens if slowing.writes else None
+    places = (slowing.hook, line, slowing.adds, slowing.called, opens)
     kind = slowing.line.kind if slowing.line is not None else None
+    is_log = kind == "logging" and (slowing.writes or slowing.name is not None)
     return Advice(
         because=(because[0], *why, *because[1:]),
         change=_change(step, slowing),
         at=tuple(dict.fromkeys(place for place in places if place is not None)),
         code=_code(slowing),
         bottleneck=class_of(slowing.phase, kind) if slowing.phase is not None else None,
-        spares=(written,) if written is not None else (),
+        spares=tuple(place for place in (slowing.called or line,) if place is not None and is_log),
     )
 
 

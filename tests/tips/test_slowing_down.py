@@ -70,6 +70,18 @@ def test_a_log_that_writes_more_each_time_is_to_write_only_what_is_new():
     assert told.bottleneck is Bottleneck.HOST
 
 
+def test_a_log_of_a_figure_over_all_of_them_is_spared_by_a_running_one():
+    told = tip(run(), STEP, writing("print(sum(self.records) / 9)", writes=False))
+    assert [at.line for at in told.spares] == [38]
+    assert "deque" in told.code
+
+
+def test_closing_the_file_is_a_part_of_writing_it():
+    opened = replace(WRITES, line=25)
+    assert tip(run(), STEP, writing(opens=opened)).at[-1] == opened
+    assert opened not in tip(run(), STEP, writing(opens=opened, writes=False)).at
+
+
 def test_a_log_that_is_one_line_itself_is_spared():
     assert [at.line for at in tip(run(), STEP, writing(called=None)).spares] == [26]
     assert tip(run(), STEP, slowing()).spares == ()

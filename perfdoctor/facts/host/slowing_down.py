@@ -18,8 +18,8 @@ from perfdoctor.facts.registry import fact
 from perfdoctor.facts.script.retained_graph import MOSTLY, RetainedGraphFacts
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.steps.trend import slope
-from perfdoctor.facts.user_source.growing_names import growing_name
-from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.facts.user_source.growing_names import growing_name, writes_all
+from perfdoctor.facts.user_source.parse import Sources, statements, written_below
 from perfdoctor.facts.user_source.registered_hooks import never_removed
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts
@@ -60,8 +60,9 @@ class SlowingFacts:
     bytes_per_step: float | None = None  # growth of the process's memory
     clock_hz: tuple[float, float] | None = None  # of the processor, at the beginning and at the end
     hook: Location | None = None  # registers the hook that the line is in, and nothing removes it
-    writes: bool = False  # the line writes a log or a file, and takes as much as there is to explain
+    writes: bool = False  # the line writes all of that to a file, and takes as much as there is to explain
     called: Location | None = None  # the line that leads to it, where that one is a log
+    opens: Location | None = None  # the line that opens the file, and closes it behind the one that writes
 
 
 @fact
@@ -108,8 +109,9 @@ def slowing_facts(
         bytes_per_step=None if isinstance(memory, Missing) else memory.host_bytes_per_step,
         clock_hz=clock_hz,
         hook=_hook(line, stacks, sources) if name is None else None,
-        writes=line is not None and line.kind in WRITING and line.share >= least,
+        writes=line is not None and _writes(line, name, sources, least),
         called=called,
+        opens=_opens(line, sources) if line is not None else None,
     )
 
 
@@ -211,3 +213,17 @@ def _candidates(phase: Phase, between: BetweenStepsFacts | Missing, stacks: Stac
 def _innermost(line: LineCost) -> LineCost:
     """The line itself, or of one that logs by others the one that does most of it."""
     return line if line.inner is None else replace(line, at=line.inner, inner=None)
+
+
+def _writes(line: LineCost, name: str | None, sources: Sources, least: float) -> bool:
+    """Whether a line takes so much of the step at least by writing what grows."""
+    return line.kind in WRITING and line.share >= least and writes_all(sources, line.at, name)
+
+
+def _opens(line: LineCost, sources: Sources) -> Location | None:
+    """The `with` that opens the file which a line writes to."""
+    listing = sources.file(line.at.file)
+    node, scope = listing.statement(line.at.line), listing.scope(line.at.line)
+    around = statements(scope.body) if scope is not None else ()
+    header = next((each for each in around if node in written_below(each)), None)
+    return sources.at(line.at.file, header.lineno, line.at.function) if header is not None else None
