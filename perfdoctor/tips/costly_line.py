@@ -4,8 +4,10 @@
 Stack samples put at least a tenth of the step below one line of your code, or below a few lines of one
 function that follow each other or call the same function of a library: in the dataset or in the sampler
 while training waits, in Python or in another library inside the model, in operators that sort, search or
-decompose, or between the phases. Products of layers, the loss and the update do not count: they are what
-training is for. Time that another finding is about does not count either.
+decompose, or between the phases. Where time is spread over many lines of a function, so that none takes most
+of it, the line that calls the function is named, and the costliest ones after it. Products of layers, the
+loss and the update do not count: they are what training is for. Time that another finding is about does not
+count either.
 
 ## By hand
 Look at the line and at what it runs. Does training need it? In every step? Does it grow with the batch, or
@@ -33,8 +35,10 @@ what it costs.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
+from operator import itemgetter
 
 from perfdoctor.facts.host.suspects import Suspect, SuspectFacts
 from perfdoctor.model.change import Change, Effort, Estimate, removes
@@ -43,12 +47,14 @@ from perfdoctor.model.coverage import Covered, Place
 from perfdoctor.model.lines import StepLines, WaitPart
 from perfdoctor.model.measured import PAUSES, Location, Phase, RunFacts, StepFacts
 from perfdoctor.tips._passes_over_all import GOES, cure
+from perfdoctor.tips._spread import SpreadCall, spread_call
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.10  # share of the step: below it the place of a line is no news
 SEEN = 10  # samples: of fewer, a third may be chance
 SHOWN = 3  # lines named
 STEP = frozenset({Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER})
+PATH = re.compile(r"[/\\]")  # what parts the names of a path
 LIKELY = 0.5  # of it goes: nothing is known between none and all
 WHERE = {
     Phase.DATA_WAIT: "while training waits for data",
@@ -80,36 +86,70 @@ def costly_line(
     run: RunFacts, step: StepFacts, lines: StepLines, suspects: SuspectFacts, covered: Covered
 ) -> Advice | None:
     """Names the innermost line that takes a tenth of the step, of the time that no other finding is about."""
-    left = covered.left(suspects.suspects, _around(lines))
-    found, parts = _costliest(
-        [part for part in zip(suspects.suspects, left, strict=True) if part[1] > 0], suspects
-    )
+    around = _around(lines)
+    left = covered.left(suspects.suspects, around)
+    every = [part for part in zip(suspects.suspects, left, strict=True) if part[1] > 0]
+    found, parts = _costliest(every, suspects)
+    spread = _spread(found, parts, every, suspects, around)
+    if spread is not None:
+        found, parts = [spread.at], list(spread.parts)
     share = min(1.0, sum(share for _, share in parts), suspects.room)
     if not found or share < NOTICEABLE or sum(suspect.samples for suspect, _ in parts) < SEEN:
         return None
     top, at = parts[0][0], found[0]
-    runs = next((line.runs for line in lines.lines if _same(line.at, at) and line.phase is top.phase), ())
-    text, ms = f": `{at.text}`" if at.text else "", share * step.mean_s * 1e3
-    numbers = _and([str(number) for number in sorted(line.line for line in found)])
-    here = f"line {at.line}, {_where(top)}{text}"
-    inner = (suspect.path[-1] for suspect, _ in parts if not any(_same(suspect.path[-1], at) for at in found))
     code = cure(at.statement)
+    inner = (suspect.path[-1] for suspect, _ in parts)
+    inside = (place for place, _ in spread.lines) if spread is not None else inner
+    others = (place for place in inside if not any(_same(place, one) for one in found))
     return Advice(
         because=(
-            f"{share:.0%} of each step ({ms:.2f} ms) goes into "
-            + (here if len(found) == 1 else f"lines {numbers}, most of it into {here}"),
-            *([f"it runs {', '.join(runs)}"] if runs else []),
+            f"{share:.0%} of each step ({share * step.mean_s * 1e3:.2f} ms) goes into {_into(found, top)}",
+            *(_runs(top, at, lines) if spread is None else _inside(spread)),
             "no other finding is about this time" + ("" if code else "; how much of it can go is not known"),
         ),
         change=_change(top, share, suspects.own_batches, GOES if code else (0.0, LIKELY, 1.0)),
-        at=tuple(dict.fromkeys((*found, *inner)))[:SHOWN],
+        at=tuple(dict.fromkeys((*found, *others)))[:SHOWN],
         bottleneck=_class(top, run.on_device),
         code=code,
     )
 
 
+def _into(found: Sequence[Location], top: Suspect) -> str:
+    """What the time goes into, in words."""
+    at = found[0]
+    text = f": `{at.text}`" if at.text else ""
+    here = f"line {at.line}, {_where(top)}{text}"
+    numbers = [str(number) for number in sorted({line.line for line in found})]
+    return here if len(numbers) == 1 else f"lines {_and(numbers)}, most of it into {here}"
+
+
+def _runs(top: Suspect, at: Location, lines: StepLines) -> list[str]:
+    runs = next((line.runs for line in lines.lines if _same(line.at, at) and line.phase is top.phase), ())
+    return [f"it runs {', '.join(runs)}"] if runs else []
+
+
+def _inside(spread: SpreadCall) -> list[str]:
+    """Of a call, where below it the time goes."""
+    line, share = spread.lines[0]
+    most = f"line {line.line} of {PATH.split(line.file)[-1]} takes the most, {share:.0%} of the step"
+    return [f"it is spread over {len(spread.lines)} lines below `{spread.function}`: {most}"]
+
+
+def _spread(
+    found: Sequence[Location],
+    parts: Sequence[tuple[Suspect, float]],
+    every: Sequence[tuple[Suspect, float]],
+    suspects: SuspectFacts,
+    around: frozenset[Place],
+) -> SpreadCall | None:
+    """The call to name in place of a line that takes little of it; none where a line's cure is known."""
+    if not found or any(cure(at.statement) for at in found):
+        return None
+    return spread_call(max(parts, key=itemgetter(1))[0], every, suspects, around)
+
+
 def _and(numbers: Sequence[str]) -> str:
-    return f"{', '.join(numbers[:-1])} and {numbers[-1]}" if len(numbers) > 1 else "".join(numbers)
+    return f"{', '.join(numbers[:-1])} and {numbers[-1]}"
 
 
 def _around(lines: StepLines) -> frozenset[Place]:

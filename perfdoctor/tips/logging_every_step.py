@@ -1,13 +1,22 @@
 """Printing, progress bars and metric writers take a noticeable share of the training time.
 
 ## What it sees
-Stack samples of the training process fall into prints, progress bars, loggers or metric writers.
+Stack samples of the training process fall into prints, progress bars, loggers or metric writers, or into what
+is computed for the arguments of such a call alone.
 
 ## By hand
     if step % 50 == 0:
         print(...)          # only what prints or writes: no line that training needs
 
 or, where it has an interval already, ten times that; in the loop over epochs, every few epochs.
+
+What is handed to a logger is computed before the call, be its level off: `log.debug(f"{table(rows)}")` makes
+the table in each step, and writes none. Ask the logger first:
+
+    if log.isEnabledFor(logging.DEBUG):
+        log.debug(f"{table(rows)}")
+
+Where only texts are put together, `log.debug("loss %.3f", loss)` leaves that to the logger.
 
 With a trainer: `Trainer(log_every_n_steps=50)`, `TrainingArguments(logging_steps=50)`; with a progress bar:
 `tqdm(..., mininterval=1)`.
@@ -31,11 +40,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 from perfdoctor.facts.host.sampled_shares import SURELY
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.measured import LineCost, Phase, RunFacts, StackFacts, StepFacts
+from perfdoctor.model.measured import LineCost, Location, Phase, RunFacts, StackFacts, StepFacts
 from perfdoctor.tips._repeated import repeated
 from perfdoctor.tips._waiting import line_waits
 from perfdoctor.tips.catalogue import Checked, tip
@@ -46,6 +56,10 @@ EVERY = 50  # steps between two lines that a person still reads as live
 RARER = 10  # times longer, where there is an interval already
 EPOCHS = 5  # between two lines, of those that the loop over epochs repeats
 SURE = 0.5  # of it goes if lines are only thinned out a little
+SHOWN = 3  # lines named
+SELDOM_ON = re.compile(r"isEnabledFor\((?:logging\.)?DEBUG\)")  # a level that few runs write
+HANDED = "most of that is computed before its logger is asked whether it writes at all"
+ONLY_LOGS = "...  # only what prints or writes"
 TRAINERS = (
     (re.compile(r"\.fit\("), f"Trainer(log_every_n_steps={EVERY})  # and enable_progress_bar=False"),
     (re.compile(r"\.train\("), f"TrainingArguments(logging_steps={EVERY})"),
@@ -84,12 +98,20 @@ def logging_every_step(run: RunFacts, step: StepFacts, stacks: StackFacts) -> Ad
         because=(
             f"{takes} goes into logging",
             f"line {top.at.line} takes the most, {top.share:.0%}{' of the step' if each else ''}{text}",
+            *([HANDED] if top.asks is not None else []),
         ),
         change=removes(low, gone, share),
-        at=tuple(line.at for line in lines[:3]),
+        at=_places(lines),
         code=_rarer(top),
         takes=min(1.0, share * (1.0 + SURELY / math.sqrt(samples))),
     )
+
+
+def _places(lines: Sequence[LineCost]) -> tuple[Location, ...]:
+    """The costliest lines; behind the first one, if it calls others to write, the one that does most."""
+    inner = [lines[0].inner] if lines[0].inner is not None else []
+    places = (lines[0].at, *inner, *(line.at for line in lines[1:]))
+    return tuple(dict.fromkeys(places))[:SHOWN]
 
 
 def _times(line: LineCost) -> int:
@@ -111,9 +133,19 @@ def _rarer(line: LineCost) -> str:
         return "tqdm(..., mininterval=1)  # redraw once a second"
     unknown = line.interval.is_tested and line.interval.period is None
     header = f"if ...:  # {RARER} times as rarely" if unknown else line.interval.rarer(_times(line), EVERY)
+    if line.asks is not None:
+        return f"{_asked(line, header)}\n    {repeated(line.at) if line.only_reported else ONLY_LOGS}"
     if not line.only_reported or line.interval.is_in_caller or text.startswith("if "):
-        return f"{header}\n    ...  # only what prints or writes"
+        return f"{header}\n    {ONLY_LOGS}"
     return f"{header}\n    {repeated(line.at) or '...'}"
+
+
+def _asked(line: LineCost, header: str) -> str:
+    """The logger is asked first; one of debugging seldom writes, and others go by an interval as well."""
+    rarely = header.removeprefix("if ").partition(":")[0]
+    if SELDOM_ON.search(line.asks or "") or rarely == "...":
+        return f"if {line.asks}:"
+    return f"if {rarely} and {line.asks}:"
 
 
 def _when_lightning_writes(line: LineCost) -> str:

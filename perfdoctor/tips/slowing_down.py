@@ -2,13 +2,16 @@
 
 ## What it sees
 The time of a step grows all through the run, and the growth is explained: one phase does more and more work
-(often a line that goes through a list of all past values), the machine reads memory back from swap, or the
-clock of the processor falls. Steps that only wait longer for a core, because other programs run, are not
-reported, and neither are steps whose phases all grow alike, as with longer and longer inputs.
+(often a line that goes through a list of all past values, or writes all of it anew), the machine reads memory
+back from swap, or the clock of the processor falls. Steps that only wait longer for a core, because other
+programs run, are not reported, and neither are steps whose phases all grow alike, as with longer and longer
+inputs.
 
 ## By hand
     recent = collections.deque(maxlen=1000)   # instead of a list that never ends
     mean += (value - mean) / step             # a running figure instead of one over all values
+
+    file.write(json.dumps(record) + "\\n")   # one line more, instead of the whole history anew
 
     handle = module.register_forward_hook(...)   # a hook runs until it is removed
     handle.remove()                              # else one more runs for each time that it was registered
@@ -22,6 +25,8 @@ Where the work of a step has to grow, as with a replay buffer that is still fill
 
 from __future__ import annotations
 
+import re
+
 from perfdoctor.facts.host.slowing_down import Cause, SlowingFacts
 from perfdoctor.model.change import Change, Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck, class_of
@@ -33,6 +38,11 @@ MIB = 2**20
 REMOVED = """\
 handle = ...  # what register_..._hook returns: keep it
 handle.remove()  # where the hook has done its work, or register it once, before training"""
+APPENDED = """\
+file = open(path, "a")  # once, before the loop
+file.write(json.dumps(record) + "\\n")  # each time only what is new"""
+APART = "...  # each time only what is new, in a file of its own; or all of it once, after the loop"
+LINES = re.compile(r"\b(?:json|csv)\b|\bwrite(?:lines|row|rows)?\(")  # what writes text
 
 
 @tip(
@@ -51,14 +61,18 @@ def slowing_down(run: RunFacts, step: StepFacts, slowing: SlowingFacts) -> Advic
     growth = slowing.bytes_per_step or 0.0
     if growth * step.count >= MIB:
         because.append(f"the process's memory grows by {growth / 1024:,.1f} KiB per step")
-    places = (slowing.hook, slowing.line.at if slowing.line is not None else None, slowing.adds)
+    line = slowing.line.at if slowing.line is not None else None
+    opens = slowing.opens if slowing.writes else None
+    places = (slowing.hook, line, slowing.adds, slowing.called, opens)
     kind = slowing.line.kind if slowing.line is not None else None
+    is_log = kind == "logging" and (slowing.writes or slowing.name is not None)
     return Advice(
         because=(because[0], *why, *because[1:]),
         change=_change(step, slowing),
         at=tuple(dict.fromkeys(place for place in places if place is not None)),
-        code=_bounded(slowing.name) if slowing.name is not None else REMOVED if slowing.hook else None,
+        code=_code(slowing),
         bottleneck=class_of(slowing.phase, kind) if slowing.phase is not None else None,
+        spares=tuple(place for place in (slowing.called or line,) if place is not None and is_log),
     )
 
 
@@ -81,7 +95,10 @@ def _why(run: RunFacts, slowing: SlowingFacts) -> list[str] | None:
         registered = f"a hook that line {slowing.hook.line} registers and nothing removes"
         told.append(f"it is in {registered}: registered anew, as in each validation, all of them run")
     if slowing.name is not None and slowing.adds is not None:
-        told.append(f"it works on `{slowing.name}`, which line {slowing.adds.line} makes longer")
+        does = f"writes all of `{slowing.name}` anew" if slowing.writes else f"works on `{slowing.name}`"
+        told.append(f"it {does}, which line {slowing.adds.line} makes longer")
+    elif slowing.writes:
+        told.append("it writes more and more")
     return told
 
 
@@ -97,5 +114,12 @@ def _change(step: StepFacts, slowing: SlowingFacts) -> Change | None:
     return removes(slower / 2, likely, max(likely, step.share(slowing.phase)))
 
 
-def _bounded(name: str) -> str:
-    return f"{name} = collections.deque(maxlen=1000)  # or a running figure that each step updates"
+def _code(slowing: SlowingFacts) -> str | None:
+    """The line's own cure, where one is known."""
+    if slowing.writes and slowing.line is not None:
+        return APPENDED if LINES.search(slowing.line.at.statement or "") else APART
+    if slowing.name is not None:
+        return (
+            f"{slowing.name} = collections.deque(maxlen=1000)  # or a running figure that each step updates"
+        )
+    return REMOVED if slowing.hook else None

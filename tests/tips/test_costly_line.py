@@ -103,6 +103,93 @@ def test_lines_that_are_one_piece_of_work_are_one_finding_of_all_their_time():
     assert gain(advice(*parts)).high == pytest.approx(1 / 0.8)
 
 
+# `main` calls `table` at line 20, which calls `row` at line 41, and `row` calls `mark` at line 52.
+CALLED = {40: "table", 41: "table", 42: "table", 50: "row", 51: "row", 52: "row", 60: "mark"}
+TEXTS = {20: "log(table(rows))", 41: "parts += [row(one) for one in rows]", 52: "mark(one)"}
+
+
+def below(share, *path, phase=Phase.OTHER, texts=None):
+    found = suspect(share, phase, *path)
+    named = TEXTS if texts is None else texts
+    places = (
+        replace(at, function=CALLED.get(at.line, at.function), text=named.get(at.line, at.text))
+        for at in found.path
+    )
+    return replace(found, path=tuple(places))
+
+
+SPREAD = [(0.15, 20, 41, 50), (0.08, 20, 41, 52, 60), (0.09, 20, 40), (0.06, 20, 41), (0.04, 20, 42)]
+
+
+def test_a_cost_spread_over_a_function_and_what_it_calls_is_named_at_the_call_with_its_sum():
+    told = advice(*(below(share, *path) for share, *path in SPREAD))
+    assert told.because[:2] == (
+        "42% of each step (4.20 ms) goes into line 20, between the phases: `log(table(rows))`",
+        "it is spread over 5 lines below `table`: line 50 of train.py takes the most, 15% of the step",
+    )
+    assert [at.line for at in told.at] == [20, 50, 40]
+    assert gain(told).high == pytest.approx(1 / 0.58)
+
+
+def test_of_a_call_that_other_findings_explain_in_part_the_rest_counts():
+    explained = [Cover(0.09, None, frozenset({("train.py", 40)}))]
+    told = advice(*(below(share, *path) for share, *path in SPREAD), covers=explained)
+    assert told.because[0].startswith("33% of each step (3.30 ms) goes into line 20")
+
+
+def test_a_line_with_more_than_half_of_what_its_function_takes_is_named_itself():
+    halves = [(0.22, 20, 41, 50), (0.1, 20, 40), (0.1, 20, 42)]
+    assert advice(*(below(share, *path) for share, *path in halves)).at[0].line == 50
+    fewer = [(0.21, 20, 41, 50), *halves[1:], (0.01, 20, 41)]
+    assert advice(*(below(share, *path) for share, *path in fewer)).at[0].line == 20
+
+
+@pytest.mark.parametrize(("more", "named"), [(0.08, [41, 40, 42]), (0.1, [20, 40, 41])])
+def test_lines_that_are_one_piece_of_work_are_named_where_they_take_nearly_all_of_a_call(more, named):
+    of_work = [(0.14, 20, 40), (0.12, 20, 41), (0.1, 20, 42), (more, 20, 41, 50)]
+    told = advice(*(below(share, *path) for share, *path in of_work), together=(40, 41, 42))
+    assert [at.line for at in told.at] == named
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        pytest.param({**TEXTS, 20: "getattr(hook, name)(rows)"}, id="a-hook"),
+        pytest.param({**TEXTS, 20: "for rows in loader:"}, id="items"),
+        pytest.param({**TEXTS, 20: "printable(rows)"}, id="another-function"),
+    ],
+)
+def test_a_line_that_calls_the_function_by_no_name_is_not_climbed_to(texts):
+    told = advice(*(below(share, *path, texts=texts) for share, *path in SPREAD))
+    assert told.at[0].line == 50
+
+
+def test_a_line_that_calls_several_functions_is_not_climbed_to():
+    other = below(0.01, 20, 70)
+    other = replace(other, path=(other.path[0], replace(other.path[1], function="Other.table")))
+    told = advice(*(below(share, *path) for share, *path in SPREAD), other)
+    assert told.at[0].line == 50
+
+
+def test_a_line_that_whole_steps_run_below_is_not_climbed_to():
+    steps = lines(*((20, phase, 2.0) for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)))
+    assert advice(*(below(share, *path) for share, *path in SPREAD), of=steps).at[0].line == 50
+
+
+def test_a_line_whose_cure_is_known_is_named_however_the_rest_is_spread():
+    drawn = {**TEXTS, 50: "chosen = rng.choice(n, 8, p=p)"}
+    told = advice(*(below(share, *path, texts=drawn) for share, *path in SPREAD))
+    assert told.at[0].line == 50
+    assert told.code is not None
+
+
+def test_the_lines_of_other_phases_are_no_part_of_a_call():
+    told = advice(
+        *(below(share, *path) for share, *path in SPREAD), below(0.11, 20, 42, phase=Phase.VALIDATION)
+    )
+    assert told.because[0].startswith("42% of each step")
+
+
 @pytest.mark.parametrize(
     ("text", "code", "likely"),
     [("chosen = rng.choice(n, 8, p=p)", "np.cumsum", 0.9), ("chosen = pick(n)", None, 0.5)],

@@ -194,3 +194,35 @@ def test_where_the_interval_is_not_known_no_counter_is_made_up():
     assert advice.code == "if ...:  # 10 times as rarely\n    print(1)"
     assert advice.because[0] == "30% of the training time goes into logging"
     assert advice.change.step.likely == pytest.approx(0.27)
+
+
+@pytest.mark.parametrize(
+    ("asks", "interval", "header"),
+    [
+        ("log.isEnabledFor(logging.DEBUG)", Interval("it"), "if log.isEnabledFor(logging.DEBUG):"),
+        (
+            "log.isEnabledFor(logging.INFO)",
+            Interval("it"),
+            "if it % 50 == 0 and log.isEnabledFor(logging.INFO):",
+        ),
+        (
+            "log.isEnabledFor(logging.INFO)",
+            Interval("it", is_tested=True),
+            "if log.isEnabledFor(logging.INFO):",
+        ),
+    ],
+)
+def test_a_logger_is_asked_before_what_it_is_handed_is_computed(asks, interval, header):
+    text = 'log.debug(f"{table(rows)}")'
+    logging = replace(line(0.3, kind="logging", text=text), asks=asks, interval=interval)
+    advice = tip(run(), SLOW, stacks(logging))
+    assert advice.code == f"{header}\n    {text}"
+    assert "computed before its logger is asked" in advice.because[2]
+    more = tip(run(), SLOW, stacks(replace(logging, only_reported=False)))
+    assert more.code == f"{header}\n    ...  # only what prints or writes"
+
+
+def test_the_line_that_writes_is_named_behind_the_one_that_calls_it():
+    called = replace(line(0.3, 50, "logging"), inner=replace(line(0.3).at, file="runlog.py", line=26))
+    advice = tip(run(), SLOW, stacks(called, line(0.2, 51, "logging"), line(0.1, 52, "logging")))
+    assert [(at.file, at.line) for at in advice.at] == [("train.py", 50), ("runlog.py", 26), ("train.py", 51)]

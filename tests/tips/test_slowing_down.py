@@ -46,6 +46,58 @@ def test_a_hook_that_nothing_removes_is_told_first_with_its_cure():
     assert "handle.remove()" in told.code
 
 
+WRITES = Location("runlog.py", 26, "write", "json.dump(self.records, f, indent=1)")
+
+
+def writing(text=WRITES.text, **given):
+    """A log that writes all of a history anew."""
+    of_log = replace(slowing().line, at=replace(WRITES, text=text), kind="logging")
+    called = Location("train.py", 38, "fit", "log.write(loss)")
+    return replace(slowing(), **{"line": of_log, "writes": True, "called": called} | given)
+
+
+def test_a_log_that_writes_more_each_time_is_to_write_only_what_is_new():
+    told = tip(run(), STEP, writing(name="self.records"))
+    assert told.because[3] == "it writes all of `self.records` anew, which line 30 makes longer"
+    assert [(at.file, at.line) for at in told.at] == [
+        ("runlog.py", 26),
+        ("train.py", 30),
+        ("train.py", 38),
+    ]
+    assert told.code.startswith('file = open(path, "a")')
+    assert "only what is new" in told.code
+    assert [at.line for at in told.spares] == [38]
+    assert told.bottleneck is Bottleneck.HOST
+
+
+def test_a_log_of_a_figure_over_all_of_them_is_spared_by_a_running_one():
+    told = tip(run(), STEP, writing("print(sum(self.records) / 9)", writes=False))
+    assert [at.line for at in told.spares] == [38]
+    assert "deque" in told.code
+
+
+def test_closing_the_file_is_a_part_of_writing_it():
+    opened = replace(WRITES, line=25)
+    assert tip(run(), STEP, writing(opens=opened)).at[-1] == opened
+    assert opened not in tip(run(), STEP, writing(opens=opened, writes=False)).at
+
+
+def test_a_log_that_is_one_line_itself_is_spared():
+    assert [at.line for at in tip(run(), STEP, writing(called=None)).spares] == [26]
+    assert tip(run(), STEP, slowing()).spares == ()
+
+
+def test_where_it_is_not_seen_what_grows_a_log_writes_more_and_more():
+    told = tip(run(), STEP, writing(name=None, adds=None))
+    assert told.because[3] == "it writes more and more"
+    assert told.code.startswith("file = open(path")
+
+
+@pytest.mark.parametrize("text", ['np.save("history.npy", self.records)', "pickle.dump(self.records, f)"])
+def test_arrays_go_to_files_of_their_own(text):
+    assert "in a file of its own" in tip(run(), STEP, writing(text)).code
+
+
 def test_pauses_may_have_grown_or_not():
     paused = step(forward=4, backward=4, other=2, validation=2.5)
     change = tip(run(), paused, replace(slowing(), name=None, adds=None)).change.step

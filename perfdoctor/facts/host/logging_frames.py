@@ -44,6 +44,11 @@ def is_of_a_log(frame: Frame) -> bool:
     return LOGGING_FILES.search(frame.module_path) is not None or is_of_lightnings_log(frame)
 
 
+def is_of_a_logger(frame: Frame) -> bool:
+    """Whether a frame is of a library for logging: no text that is made to be logged."""
+    return frame.owner is not Owner.USER and LOGGING_FILES.search(frame.module_path) is not None
+
+
 def is_of_lightnings_log(frame: Frame) -> bool:
     """Whether a frame is below a module's `self.log(...)`, or gathers what that was given."""
     found = LIGHTNING_FILES.search(frame.module_path) if frame.owner is Owner.LIBRARY else None

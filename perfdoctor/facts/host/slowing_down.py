@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import Enum
 
 from perfdoctor.facts.data.nested_datasets import NestedDatasets
@@ -17,8 +18,8 @@ from perfdoctor.facts.registry import fact
 from perfdoctor.facts.script.retained_graph import MOSTLY, RetainedGraphFacts
 from perfdoctor.facts.steps.span import MeasuredSpan
 from perfdoctor.facts.steps.trend import slope
-from perfdoctor.facts.user_source.growing_names import growing_name
-from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.facts.user_source.growing_names import growing_name, writes_all
+from perfdoctor.facts.user_source.parse import Sources, statements, written_below
 from perfdoctor.facts.user_source.registered_hooks import never_removed
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts
@@ -27,6 +28,7 @@ from perfdoctor.model.missing import Missing
 PAGE_S = 1e-4  # to read a page back from an SSD: the latency of a random 4 KiB read
 PAGE_BYTES = 4096
 ONE_PHASE = 0.6  # of the growth lies in it
+WRITING = frozenset({"logging", "checkpoint"})  # kinds of lines
 FASTER = 2.0  # times faster than the rest of the step, by what each took at first
 
 
@@ -58,6 +60,9 @@ class SlowingFacts:
     bytes_per_step: float | None = None  # growth of the process's memory
     clock_hz: tuple[float, float] | None = None  # of the processor, at the beginning and at the end
     hook: Location | None = None  # registers the hook that the line is in, and nothing removes it
+    writes: bool = False  # the line writes all of that to a file, and takes as much as there is to explain
+    called: Location | None = None  # the line that leads to it, where that one is a log
+    opens: Location | None = None  # the line that opens the file, and closes it behind the one that writes
 
 
 @fact
@@ -82,12 +87,15 @@ def slowing_facts(
     phase = _phase(growth) if cause is None else None
     if phase is Phase.DATA_WAIT and isinstance(nested, NestedDatasets) and nested.share >= MOSTLY:
         cause = Cause.DATASETS
-    line, name, adds = None, None, None
+    line, name, adds, called, least = None, None, None, None, 1.0
     if phase is not None and isinstance(stacks, StackFacts):
         anchors = costs.anchors if isinstance(costs, StackCosts) else frozenset()
         least = MOSTLY * growth.slower * growth.phases[phase]
         working = _on_what_grows(_candidates(phase, between, stacks), sources, anchors, least)
-        line, name, adds = working or (next(iter(stacks.phases.get(phase, ())), None), None, None)
+        costliest = next(iter(stacks.phases.get(phase, ())), None)
+        line, name, adds = working or (_innermost(costliest) if costliest is not None else None, None, None)
+        logged = (each for lines in stacks.phases.values() for each in lines)
+        called = next((each.at for each in logged if line is not None and each.inner == line.at), None)
     return SlowingFacts(
         cause=cause or (Cause.UNKNOWN if phase is None else Cause.WORK),
         first_s=growth.begin_s,
@@ -101,6 +109,9 @@ def slowing_facts(
         bytes_per_step=None if isinstance(memory, Missing) else memory.host_bytes_per_step,
         clock_hz=clock_hz,
         hook=_hook(line, stacks, sources) if name is None else None,
+        writes=line is not None and _writes(line, name, sources, least),
+        called=called,
+        opens=_opens(line, sources) if line is not None else None,
     )
 
 
@@ -191,6 +202,28 @@ def _hook(line: LineCost | None, stacks: StackFacts | Missing, sources: Sources)
 def _candidates(phase: Phase, between: BetweenStepsFacts | Missing, stacks: StackFacts) -> Iterator[LineCost]:
     """Lines of the phase; timers put what lies between the phases to the one before it."""
     for each in dict.fromkeys((phase, Phase.OTHER)):
-        yield from stacks.phases.get(each, ())
+        for line in stacks.phases.get(each, ()):
+            yield line
+            if line.inner is not None:
+                yield _innermost(line)
     if not isinstance(between, Missing):
         yield from (LineCost(line.at, line.share, line.samples) for line in between.lines)
+
+
+def _innermost(line: LineCost) -> LineCost:
+    """The line itself, or of one that logs by others the one that does most of it."""
+    return line if line.inner is None else replace(line, at=line.inner, inner=None)
+
+
+def _writes(line: LineCost, name: str | None, sources: Sources, least: float) -> bool:
+    """Whether a line takes so much of the step at least by writing what grows."""
+    return line.kind in WRITING and line.share >= least and writes_all(sources, line.at, name)
+
+
+def _opens(line: LineCost, sources: Sources) -> Location | None:
+    """The `with` that opens the file which a line writes to."""
+    listing = sources.file(line.at.file)
+    node, scope = listing.statement(line.at.line), listing.scope(line.at.line)
+    around = statements(scope.body) if scope is not None else ()
+    header = next((each for each in around if node in written_below(each)), None)
+    return sources.at(line.at.file, header.lineno, line.at.function) if header is not None else None

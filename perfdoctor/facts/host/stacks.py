@@ -8,19 +8,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import pairwise
 
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.host import torch_frames
 from perfdoctor.facts.host.anchors import CodePlace, FrameStack, training_lines, updating_lines
 from perfdoctor.facts.host.freed_batches import FREED, TakingLines
 from perfdoctor.facts.host.line_costs import costliest, line_costs
-from perfdoctor.facts.host.logging_frames import (
-    LOGGING_NAMES,
-    is_of_a_log,
-    is_of_lightnings_log,
-    is_redirected,
-)
+from perfdoctor.facts.host.logging_frames import is_of_a_log, is_redirected
+from perfdoctor.facts.host.logging_lines import LoggingLines
 from perfdoctor.facts.host.outside_training import OutsideTraining
 from perfdoctor.facts.host.sampled_shares import sampled_share
 from perfdoctor.facts.host.shared_lines import SharingStatement, phases_around, sharing_statement
@@ -39,7 +34,7 @@ from perfdoctor.facts.user_source.known_calls import PURE_METHODS
 from perfdoctor.facts.user_source.library_table import of_wait
 from perfdoctor.facts.user_source.loop_roles import Loop, Role
 from perfdoctor.facts.user_source.origins import called_name
-from perfdoctor.facts.user_source.parse import Sources, calls, header, logs, saves, statements_at
+from perfdoctor.facts.user_source.parse import Sources, calls, header, logs, saves, written_below
 from perfdoctor.facts.user_source.update_dependence import Dependence, may_train, of_line, only_reported
 from perfdoctor.model import units
 from perfdoctor.model.measured import LineCost, Location, Phase, StackFacts, StepFacts
@@ -72,6 +67,8 @@ def sampled_lines(rank: RankRecords, step: StepFacts, sources: Sources) -> Stack
     called_back: Counter[_Below] = Counter()  # by an optimizer: a trainer's callbacks in its closure
     for frames, count in main:
         phase, cost = lines.cost(frames)
+        if cost[2] == "logging":
+            lines.logging.note(cost[0], frames, count)
         if phase is Phase.OTHER and cost[2] != "compute" and called_by_optimizer(frames):
             called_back[cost] += count
         elif phase is not None:
@@ -130,8 +127,7 @@ class StackLines:
         self._needs: dict[tuple[str, int, ast.stmt | None], bool] = {}
         self._intervals = Intervals(sources)
         self.outside = OutsideTraining(main, sources, self._intervals)
-        self._logged_by: dict[tuple[str, int], Frame] = {}  # the innermost line below one that logs
-        self._of_lightning: set[tuple[str, int]] = set()  # lines that log by Lightning's modules
+        self.logging = LoggingLines(sources, self._intervals, self.only_reported)
         for event in (*rank.of("root"), *rank.of("settings"), *rank.of("grad_names")):
             at = location(event.get("at"))
             if at is not None and at.function:
@@ -202,11 +198,8 @@ class StackLines:
             return None
         chain = [frames[index] for index in indices if index >= level]
         kind = self._kind(frames, indices[-1], role, chain)
-        if kind == "logging" and chain:  # thin out the loop's own line, not what happens inside the logger
-            user = chain[0]
-            self._logged_by[user.file, user.line] = chain[-1]
-            if any(is_of_lightnings_log(frame) for frame in beyond):
-                self._of_lightning.add((user.file, user.line))
+        if kind == "logging" and chain:  # thin out what leads to the logger, not what happens inside it
+            user = self.logging.line(chain, beyond)
         return Phase.OTHER, (user, leaf, kind)
 
     def apart(self, frames: Sequence[Frame]) -> tuple[Frame, ...]:
@@ -244,19 +237,13 @@ class StackLines:
         return self._needs[place]
 
     def of_log(self, cost: LineCost) -> LineCost:
-        """A line that logs, how often it runs, and whether an update depends on it or it reads tensors."""
+        """A line that logs, with what LoggingLines know of it, and whether it reads tensors."""
         if cost.kind != "logging":
             return cost
-        interval = self._intervals.of(cost.at)
-        inner = self._logged_by.get((cost.at.file, cost.at.line))
-        if interval.period is None and inner is not None and inner.name != cost.at.function:
-            interval = interval.through(self._intervals.of(Location(inner.file, inner.line, inner.name)))
-        gathered = (cost.at.file, cost.at.line) in self._of_lightning
-        interval = replace(interval, of_lightning=gathered)
+        logged = self.logging.of(cost)
         whole = Frame(cost.at.function or "", cost.at.file, cost.at.line, Owner.USER)
-        reads = self._tensor_reads.at(cost, self.loop(whole) if not gathered else None)
-        only = self.only_reported(cost.at)
-        return replace(cost, only_reported=only, interval=interval, reads_tensor=reads)
+        reads = self._tensor_reads.at(cost, None if logged.interval.of_lightning else self.loop(whole))
+        return replace(logged, reads_tensor=reads)
 
     def _role(self, frames: Sequence[Frame]) -> tuple[Role, int]:
         """What the line is for in the innermost training loop, and the frame that says so."""
@@ -357,28 +344,22 @@ class StackLines:
         resumed = NEXT in made and below.name not in set(map(called_name, outer))
         return below.owner is Owner.USER and (below.name in made or resumed)
 
-    def _called_to_log(self, chain: Sequence[Frame]) -> bool:
-        """Whether one of the user's functions was called by a name that logs: `log.write(...)`."""
-        return any(
-            logs(node, inner.name, listing.writers)
-            for outer, inner in pairwise(chain)
-            for listing in [self.sources.file(outer.file)]
-            for node in statements_at(listing, outer.line)
-        )
-
     def _kind(self, frames: Sequence[Frame], at: int, role: Role, chain: Sequence[Frame]) -> str | None:
         """The kind of what a stack does at its innermost line of the user's, the last of the chain."""
         user, beyond, shared = frames[at], frames[at + 1 :], self._sharing(frames, at)
         listing = self.sources.file(user.file)
         node = shared.node if shared else listing.statement(user.line)
+        written = [node, *written_below(node)] if node is not None else []
         if any(map(torch_frames.saves, (*chain[1:], *beyond))):
             return "checkpoint"
-        if node is not None and saves(node) and not self._needed(frames, at):
+        if any(map(saves, written)) and not self._needed(frames, at):
             return "checkpoint"
-        if any(map(is_of_a_log, beyond)) or (node is not None and logs(node, writers=listing.writers)):
+        if any(map(is_of_a_log, beyond)) or any(logs(one, writers=listing.writers) for one in written):
             return "logging"
-        named = any(LOGGING_NAMES.search(frame.name) for frame in chain[1:]) or self._called_to_log(chain)
-        if named and not self._needed(frames, next(i for i, frame in enumerate(frames) if frame is chain[0])):
+        logged = self.logging.is_called(chain) or self.logging.is_handed(chain)
+        if logged and not self._needed(
+            frames, next(i for i, frame in enumerate(frames) if frame is chain[0])
+        ):
             return "logging"
         if role is Role.DATA and torch_frames.calls_model(beyond):
             return "compute"  # of an environment's or a policy's, with weights that are trained

@@ -6,11 +6,18 @@ import ast
 from collections.abc import Collection, Iterator
 
 from perfdoctor.facts.user_source.origins import SELVES, parameters
-from perfdoctor.facts.user_source.parse import Function, Listing, Sources, header, statements
+from perfdoctor.facts.user_source.parse import Function, Listing, Sources, calls, header, statements
 from perfdoctor.model.measured import Location
 
 ADDING = frozenset("append appendleft extend add insert update setdefault push".split())
 JOINING = frozenset("append cat concat concatenate extend hstack r_ row_stack stack vstack".split())
+# What writes to a file all that it is handed ...
+WRITING = frozenset(
+    "dump dumps write writelines writerow writerows save savez savez_compressed savetxt save_file tofile "
+    "to_csv to_json to_parquet to_pickle to_excel".split()
+)
+# ... unless that is one figure for all of it.
+REDUCING = frozenset("mean nanmean average sum min max median std var norm quantile percentile len".split())
 SHORTENING = frozenset("clear pop popitem popleft remove".split())
 OF_OBJECT = tuple(f"{name}." for name in SELVES)
 _Scope = ast.Module | ast.ClassDef | Function
@@ -36,6 +43,29 @@ def growing_name(
         if _lasts(listing, name, (line, at.line), {number for file, number in anchors if file == at.file}):
             return name, sources.at(at.file, line, at.function)
     return None
+
+
+def writes_all(sources: Sources, at: Location, name: str | None) -> bool:
+    """Whether the statement at a line writes to a file, and all that a name stands for: no figure over it.
+
+    Without a name, whether it writes to a file.
+    """
+    node = sources.file(at.file).statement(at.line)
+    if node is None or not any(called in WRITING for _, called in calls(node)):
+        return False
+    parts = [part for top in header(node) for part in ast.walk(top)]
+    reduced = (part for part in parts if _reduces(part))
+    within = {id(inner) for part in reduced for inner in ast.walk(part) if written(inner) == name}
+    return name is None or any(written(part) == name and id(part) not in within for part in parts)
+
+
+def _reduces(node: ast.AST) -> bool:
+    """Whether an expression is one figure over something, or a part of it: `history["loss"]` is all of it."""
+    if isinstance(node, ast.Subscript):
+        return not (isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str))
+    function = node.func if isinstance(node, ast.Call) else None
+    named = getattr(function, "attr", getattr(function, "id", None))
+    return named in REDUCING
 
 
 def written(node: ast.AST) -> str | None:

@@ -33,8 +33,10 @@ WRITERS = re.compile(
     r"|(?:(?<!pro)file|logger|writer)s?\d*$",
     re.IGNORECASE,
 )
+WRITING_MODE = re.compile(r"[wax][bt+]*|r[bt]*\+[bt]*")  # of a file that is opened
 # ... and those that do on what is named like a logger.
 LOGS_ON_LOGGERS = frozenset("info debug warning error exception log flush dump".split())
+LOGGER_MAKERS = frozenset(("getLogger", "getChild"))
 LOGGERS = frozenset(
     "wandb mlflow logger logging log writer tb tensorboard console rich neptune experiment sys".split()
 )
@@ -66,17 +68,28 @@ class Listing:
     @cached_property
     def writers(self) -> frozenset[str]:
         """The names of open files and of writers, by what makes them: `open(...)`, `csv.writer(...)`."""
+        return frozenset(name for name, maker in self._made if WRITERS.search(maker)) | self.loggers
+
+    @cached_property
+    def loggers(self) -> frozenset[str]:
+        """The names of loggers of Python's logging, by what makes them."""
+        return frozenset(name for name, maker in self._made if maker in LOGGER_MAKERS)
+
+    @cached_property
+    def _made(self) -> list[tuple[str, str]]:
+        """What is set to the result of a call, by its last name, and the last name of what is called."""
         nodes = list(ast.walk(self.tree)) if self.tree else []
         named = [
             *((node.targets[0], node.value) for node in nodes if isinstance(node, ast.Assign)),
+            *((node.target, node.value) for node in nodes if isinstance(node, ast.AnnAssign)),
             *((node.optional_vars, node.context_expr) for node in nodes if isinstance(node, ast.withitem)),
         ]
-        return frozenset(
-            name
+        return [
+            (name, maker)
             for target, value in named
-            if isinstance(value, ast.Call) and WRITERS.search(_last_name(value) or "")
+            if isinstance(value, ast.Call) and (maker := _last_name(value))
             if isinstance(target, (ast.Name, ast.Attribute)) and (name := _last_name(target))
-        )
+        ]
 
     def scope(self, line: int) -> ast.Module | Function | None:
         """The innermost function around a line, or the module."""
@@ -242,6 +255,16 @@ def calls(node: ast.stmt) -> Iterator[tuple[str | None, str]]:
                     yield _last_name(inner.func.value), inner.func.attr
 
 
+def written_below(node: ast.stmt) -> list[ast.stmt]:
+    """What a `with` holds that opens a file to write: closing it, on its own line, ends what they write."""
+    if not isinstance(node, ast.With):
+        return []
+    parts = [part for item in node.items for part in ast.walk(item.context_expr)]
+    modes = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    opens = any(name == "open" for _, name in calls(node))
+    return list(statements(node.body)) if opens and any(map(WRITING_MODE.fullmatch, modes)) else []
+
+
 def names_in(node: ast.AST) -> set[str]:
     """All names and attributes that a piece of text holds."""
     parts = list(ast.walk(node))
@@ -284,11 +307,11 @@ def is_log(owner: str | None, name: str, writers: Set[str] = frozenset()) -> boo
     """Whether a call logs by its name and that of what it is called on."""
     if owner is None:
         return name in ALWAYS_LOGS
-    is_logger = owner.lower().strip("_") in LOGGERS
+    is_logger = owner.lower().strip("_") in LOGGERS or owner in LOGGER_MAKERS
     is_writer = is_logger or owner in writers or WRITERS.search(owner) is not None
     return (
         name in ALWAYS_LOGS
-        or (is_logger and name in LOGS_ON_LOGGERS)
+        or ((is_logger or owner in writers) and name in LOGS_ON_LOGGERS)
         or (is_writer and name in LOGS_ON_WRITERS)
     )
 

@@ -83,10 +83,20 @@ def may_train(sources: Sources, file: str, node: ast.stmt) -> bool:
 
 def only_gives(sources: Sources, file: str, function: FunctionNode) -> bool:
     """Whether a function of a file changes nothing that others see, and draws no numbers."""
-    called = {called_name(node) for node in ast.walk(function) if isinstance(node, ast.Call)}
-    effects = EffectsFinder(sources.file(file), modules_of(sources, file)).of_function(function)
+    finder = EffectsFinder(sources.file(file), modules_of(sources, file))
+    return _only_reads(finder.of_function(function), function)
+
+
+def only_reads(sources: Sources, file: str, node: ast.stmt) -> bool:
+    """Whether a statement changes nothing that others see, and draws no numbers: but for what it reports."""
+    finder = EffectsFinder(sources.file(file), modules_of(sources, file))
+    return _only_reads(finder.of_statement(node), node)
+
+
+def _only_reads(effects: Effects, node: ast.AST) -> bool:
+    called = {called_name(inner) for inner in ast.walk(node) if isinstance(inner, ast.Call)}
     does = effects.changes or effects.binds or effects.trains or effects.unknown or effects.forwards
-    return not does and not any(map(known.DRAWS.search, called))
+    return not (does or effects.modes) and not any(map(known.DRAWS.search, called))
 
 
 def modules_of(sources: Sources, file: str) -> Imported:

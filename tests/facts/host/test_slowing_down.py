@@ -90,6 +90,50 @@ def test_a_function_of_the_loop_is_looked_for_by_the_loops_own_line():
     assert slowing(lines=[line(4)], between=replace(inner, lines=(loop,))).name == "losses"
 
 
+HISTORY = """\
+class RunLog:
+    def __init__(self):
+        self.records = []
+    def write(self, loss):
+        self.records.append(loss)
+        with open("history.json", "w") as f:
+            json.dump(self.records, f)
+    def save(self, loss):
+        np.save("history.npy", self.records)
+    def tell(self, loss):
+        json.dump(loss, f)
+        print(sum(self.records) / 9)
+"""
+
+
+def logged(number, share=0.3, kind="logging"):
+    """The loop's line that logs, and a line of the history by which it does."""
+    sources = Sources(source_of(train=SCRIPT, runlog=HISTORY))
+    inner = sources.at("/home/me/runlog.py", number, "RunLog.write")
+    found = slowing(lines=[replace(line(4, share), inner=inner, kind=kind)], sources=sources)
+    return found, found.line.at.line
+
+
+def test_a_log_that_writes_all_of_a_history_anew_is_told_by_the_line_that_writes():
+    found, named = logged(7)
+    assert (named, found.line.at.file, found.line.kind) == (7, "/home/me/runlog.py", "logging")
+    assert (found.name, found.adds.line) == ("self.records", 5)
+    assert (found.writes, found.called.line, found.opens.line) == (True, 4, 6)
+    assert logged(11)[0].opens is None
+
+
+def test_a_log_of_which_the_source_does_not_show_what_grows_is_told_by_its_innermost_line_as_well():
+    found, named = logged(11)
+    assert (named, found.name, found.writes, found.called.line) == (11, None, True, 4)
+
+
+def test_a_file_is_written_by_what_takes_as_much_as_the_growth_has_to_explain():
+    assert logged(9, kind="checkpoint")[0].writes
+    assert not logged(7, kind="compute")[0].writes
+    assert (logged(12)[0].writes, logged(12)[0].name) == (False, "self.records")  # of which it is a figure
+    assert not logged(7, share=0.09)[0].writes  # the growth is a fifth of the step
+
+
 @pytest.mark.parametrize(
     ("growth", "cause"),
     [

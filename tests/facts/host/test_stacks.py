@@ -251,7 +251,7 @@ def test_a_logging_library_below_the_line_is_logging(library):
     ],
 )
 def test_what_reads_json_or_csv_is_no_logging_and_what_writes_it_is(frame, kind):
-    assert set(other(stack(at(3), at(12, "get_batch"), frame))) == {(3 if kind == "logging" else 12, kind)}
+    assert set(other(stack(at(3), at(12, "get_batch"), frame))) == {(12, kind)}
 
 
 @pytest.mark.parametrize(
@@ -346,10 +346,92 @@ def test_a_method_called_by_a_name_that_logs_is_logging_down_to_its_last_line():
     assert set(found) == {(9, "logging")}
 
 
+@pytest.mark.parametrize(
+    ("mode", "body", "kind"),
+    [("w", "f.write(row)", "logging"), ("wb", "pickle.dump(row, f)", "checkpoint"), ("rb", "print(f)", None)],
+)
+def test_what_opens_and_closes_a_file_belongs_to_what_is_written_to_it(mode, body, kind):
+    script = SCRIPT.replace(
+        "    print(step, loss.item())", f"    with open(path, '{mode}') as f:\n        {body}"
+    )
+    assert set(other(stack(at(8)), source=source_of(train=script))) == {(8, kind)}
+
+
 def test_what_is_computed_to_be_printed_is_not_logging():
     script = SCRIPT.replace("print(step, loss.item())", "print(step, evaluate(model))")
     found = other(stack(at(8), at(3, "evaluate", "/home/me/evaluate.py")), source=source_of(train=script))
     assert set(found) == {(3, None)}
+
+
+HOOKED = """\
+import logging
+from hooks import hooks
+for step in range(1000):
+    loss = model(x)
+    loss.backward()
+    optimizer.step()
+    for hook in hooks:
+        hook.after_step(step, x)
+"""
+HOOKS = """\
+import logging
+log = logging.getLogger("project")
+class Log:
+    def after_step(self, step, x):
+        log.debug(f"{step} {table(x)}")
+        log.debug(f"{step} {self.engine.learn(x)}")
+def table(x):
+    return " ".join(text(row) for row in x.tolist())
+def text(row):
+    return f"{row}"
+"""
+
+
+def hooked(*frames):
+    """What is found at these frames of hooks.py below the loop."""
+    trains = (
+        stack(at(4), wrapper("module_call"), f"forward ({TORCH}/nn/modules/linear.py:9)"),
+        stack(at(5), f"backward ({TORCH}/_tensor.py:3)", wrapper("backward")),
+        stack(at(6), wrapper("optimizer"), f"step ({TORCH}/optim/sgd.py:7)"),
+    )
+    source = source_of(train=HOOKED, hooks=HOOKS)
+    below = (frame.replace(TRAIN, "/home/me/hooks.py") for frame in frames)
+    found = facts(*trains, stack(at(8), *below), source=source).phases[Phase.OTHER]
+    return next(line for line in found if line.samples == 10)
+
+
+def test_what_is_computed_for_a_log_in_a_hook_is_logging_and_named_by_the_call_to_the_logger():
+    table = at(5, "after_step"), at(8, "table"), at(8, "<genexpr>"), at(10, "text")
+    for depth in range(1, len(table) + 1):
+        found = hooked(*table[:depth])
+        assert (found.at.file, found.at.line, found.kind) == ("/home/me/hooks.py", 5, "logging")
+        assert found.only_reported
+        assert found.asks == "log.isEnabledFor(logging.DEBUG)"
+        assert (found.inner.line if found.inner else None) == (None, 8, 8, 10)[depth - 1]
+
+
+def test_a_call_in_a_log_that_may_do_more_is_no_logging():
+    found = hooked(at(6, "after_step"), at(3, "Engine.learn"))
+    assert (found.at.line, found.kind) == (3, None)
+
+
+def test_a_step_that_is_made_within_a_log_is_no_logging():
+    script = PROJECTING.replace("loss = learn(x, reward)", "log.info('%f', learn(x, reward))")
+    learns = at(21), at(4, "main")
+    found = facts(
+        stack(*learns, at(8, "learn"), wrapper("module_call"), f"forward ({TORCH}/nn/modules/linear.py:9)"),
+        stack(*learns, at(9, "learn"), wrapper("backward"), f"run ({TORCH}/autograd/graph.py:8)"),
+        stack(*learns, at(10, "learn"), wrapper("optimizer"), f"step ({TORCH}/optim/sgd.py:7)"),
+        stack(*learns, at(7, "learn"), at(19, "project")),
+        stack(*learns, at(11, "learn"), at(3, "counted", "/home/me/counts.py")),
+        source=source_of(train=script),
+    )
+    assert {line.at.line: line.kind for line in found.phases[Phase.OTHER]} == {19: "data", 3: None}
+
+
+def test_a_logger_that_is_at_work_itself_writes_what_it_is_handed():
+    emit = "Logger.debug (/usr/lib/python3.11/logging/__init__.py:1477)"
+    assert hooked(at(5, "after_step"), emit).asks is None
 
 
 def test_a_loop_that_is_a_comprehension():

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from perfdoctor.facts.user_source.growing_names import growing_name
+from perfdoctor.facts.user_source.growing_names import growing_name, writes_all
 from perfdoctor.facts.user_source.parse import Sources
 from perfdoctor.model.measured import Location
 from tests.support.records import source_of
@@ -154,3 +154,24 @@ def test_what_is_made_once_grows(text, line):
     assert (
         growing_name(Sources(source_of(train=text)), Location(TRAIN, line, "fit"), {(TRAIN, 3)}) is not None
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "writes"),
+    [
+        ("json.dump(self.rows, f, indent=1)", "self.rows", True),
+        ("f.write(json.dumps(rows))", "rows", True),
+        ('json.dump(rows["loss"], f)', "rows", True),
+        ('np.save("rows.npy", np.stack(rows))', "rows", True),
+        ("pd.DataFrame(self.rows).to_csv(path)", "self.rows", True),
+        ("csv.writer(f).writerow(row)", None, True),
+        ('f.write(f"{np.mean(rows)}")', "rows", False),
+        ("f.write(str(rows[-1]))", "rows", False),
+        ('f.write(f"{len(rows)}: {rows}")', "rows", True),
+        ("print(rows)", "rows", False),
+        ("rows.sort()", None, False),
+    ],
+)
+def test_what_writes_all_that_grows(text, name, writes):
+    sources = Sources(source_of(train=text))
+    assert writes_all(sources, Location("/home/me/train.py", 1), name) is writes

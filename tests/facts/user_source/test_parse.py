@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from perfdoctor.facts.user_source.parse import Listing, Sources, logs, saves
+from perfdoctor.facts.user_source.parse import Listing, Sources, logs, saves, written_below
 from tests.support.records import source_of
 
 
@@ -59,6 +59,16 @@ def test_what_is_made_as_a_writer_is_one_whatever_its_name():
     assert writers == {"rows", "shown", "board"}
     assert logs(statement("rows.writerow(x)"), writers=writers)
     assert not logs(statement("x.writerow(x)"), writers=writers)
+
+
+def test_loggers_are_known_by_what_makes_them():
+    listing = Listing(
+        ["journal = logging.getLogger('a')", "self.notes: L = journal.getChild('b')", "a = b()"]
+    )
+    assert listing.loggers == {"journal", "notes"}
+    assert logs(statement("self.notes.debug(x)"), writers=listing.writers)
+    assert logs(statement("logging.getLogger('a').debug(x)"))
+    assert not logs(statement("a.debug(x)"), writers=listing.writers)
 
 
 @pytest.mark.parametrize(
@@ -167,3 +177,19 @@ def test_a_place_tells_all_of_a_statement_of_several_lines(line, whole, last):
 def test_what_is_no_python_has_the_text_of_its_line():
     at = Sources(source_of(train="print(\n  loss")).at("/home/me/train.py", 2, "main")
     assert (at.text, at.whole, at.function) == ("loss", None, "main")
+
+
+@pytest.mark.parametrize(
+    ("header", "count"),
+    [
+        ("with open(path, 'w') as f:", 2),
+        ("with torch.no_grad(), gzip.open(path, mode='at') as f:", 2),
+        ("with path.open('r+b') as f:", 2),
+        ("with open('notes') as f:", 0),
+        ("with open(path, 'rb') as f:", 0),
+        ("with lock('w'):", 0),
+        ("for f in open(path, 'w'):", 0),
+    ],
+)
+def test_what_is_written_before_a_file_is_closed(header, count):
+    assert len(written_below(statement(f"{header}\n    if x:\n        f.write(x)"))) == count
