@@ -18,7 +18,6 @@ from ..loss_graph import compiles_backward
 from ..module_parts import modules_of, parameters_of
 from ..observer import Watch, observer
 from ..patch import guarded
-from ..recorder import clock
 from ..user_frames import is_called_by_user, user_line
 from ..wrapping import Args, Kwargs
 
@@ -48,7 +47,7 @@ class RepeatedCall:
 
     def __init__(self, call: Any, equal: EqualRows, by_chance: bool) -> None:
         nn, module = sys.modules["torch"].nn, call.module
-        self.module, self.ns = call.module_type, call.ns
+        self.module, self.ns = call.module_type, _own_ns(call)
         self.equal, self.by_chance = equal, by_chance
         self.normalised = any(normalises_over_batch(nn, inner) for inner in modules_of(module))
         self.weight_bytes = sum(one.numel() * one.element_size() for one in parameters_of(module))
@@ -75,7 +74,7 @@ class RepeatedRows:
         self.before: Set[Any] = set()  # the nodes of the graph that made its inputs
         self.looked_at = 0
         self.found: List[RepeatedCall] = []
-        self.own_ns = 0
+        self.looked_from_ns = self.looked_ns = 0  # what looking took, of this observer and of others
         self.called = guarded(NAME, self._called)
         self.returned = guarded(NAME, self._returned)
         self.ended = guarded(NAME, self._ended)
@@ -88,14 +87,12 @@ class RepeatedRows:
             return
         if id(module) in self.others or self.looked_at >= CALLS_MAX or not self._trains(module):
             return
-        begin_ns = clock()
         given = given_tensors(self.torch.Tensor, (args[1:], kwargs))
         self.looked_at += 1
         equal = equal_rows(self.torch, given) if given else None
         if equal is not None and is_called_by_user():
             self.current, self.equal = call, equal
             self.before = nodes_that_made(given or [])
-        self.own_ns += clock() - begin_ns
 
     def _trains(self, module: Any) -> bool:
         if not module.training or isinstance(module, self._lookups()) or not self.torch.is_grad_enabled():
@@ -114,10 +111,12 @@ class RepeatedRows:
         if taken is None and len(self.taken) < MODULES_MAX:
             taken = self.taken[id(module)] = [call.weak_module, 0]
         if taken is not None:
-            taken[1] += call.ns
+            taken[1] += _own_ns(call)
+        self.looked_from_ns = self.looked_from_ns or call.looked_from_ns
+        self.looked_ns = call.looked_until_ns - self.looked_from_ns
         if call is not self.current or self.equal is None:
             return
-        begin_ns, equal, before = clock(), self.equal, self.before
+        equal, before = self.equal, self.before
         self._forget()
         by_chance = self._by_chance(module, result, equal)
         if by_chance is None:
@@ -129,7 +128,6 @@ class RepeatedRows:
             if traced and not compiles_backward():
                 found.timer, found.operations = time_span(NAME, traced[0], before)
             self.found.append(found)
-        self.own_ns += clock() - begin_ns
 
     def _by_chance(self, module: Any, result: Any, equal: EqualRows) -> Optional[bool]:
         """Whether results for equal rows differ by chance only; None where the rows have a part in it."""
@@ -151,14 +149,14 @@ class RepeatedRows:
 
     def _ended(self, look: int, seconds: float) -> None:
         """Write down what was found, and see which modules the next look is for."""
-        seconds -= self.own_ns / 1e9
+        seconds = max(0.0, seconds - self.looked_ns / 1e9)
         if self.costly:
             self._tell(look, seconds)
         least_ns = NOTICEABLE * seconds * 1e9
         self.costly = {one: weak for one, (weak, ns) in self.taken.items() if ns >= least_ns}
         self.others &= set(self.costly)
         self.taken, self.found = {}, []
-        self.looked_at = self.own_ns = 0
+        self.looked_at = self.looked_from_ns = self.looked_ns = 0
         self._forget()
 
     def _tell(self, look: int, seconds: float) -> None:
@@ -179,6 +177,11 @@ class RepeatedRows:
         costliest = sorted(lines.values(), key=lambda same: -sum(call.taken_ns for call in same))
         for same in costliest[:TOLD_MAX]:
             self.watch.write(_of_line(look, same))
+
+
+def _own_ns(call: Any) -> int:
+    """What a call took, without the looks at calls inside it."""
+    return max(0, int(call.ns - (call.looked_until_ns - call.looked_from_ns)))
 
 
 def _of_line(look: int, calls: List[RepeatedCall]) -> RepeatedRowsEvent:
