@@ -19,20 +19,19 @@ DEPTH = 4  # names that a value may go through
 def repeating_line(sources: Sources, call: Location) -> Location | None:
     """Where rows are repeated that the call on a line is given; None where its file does not show it."""
     listing = sources.file(call.file)
-    node, scope = listing.statement(call.line), listing.scope(call.line)
-    if node is None or scope is None:
+    node = listing.statement(call.line)
+    if node is None:
         return None
     given = [
         value for inner in _calls(node) for value in (*inner.args, *(word.value for word in inner.keywords))
     ]
     found = _repeats(given)
     if found is None:
-        found = _traced(SourceFile(listing), scope, given, call.line)
-    return (
-        sources.at(call.file, found.lineno, call.function if _within(scope, found) else None)
-        if found
-        else None
-    )
+        found = _traced(SourceFile(listing), given)
+    if found is None:
+        return None
+    function = listing.scope(found.lineno)
+    return sources.at(call.file, found.lineno, function.name if isinstance(function, Function) else None)
 
 
 def _calls(node: ast.stmt) -> Iterator[ast.Call]:
@@ -51,24 +50,29 @@ def _repeats(values: list[ast.expr]) -> ast.expr | None:
     return None
 
 
-def _traced(file: SourceFile, scope: ast.AST, given: list[ast.expr], line: int) -> ast.expr | None:
+def _traced(file: SourceFile, values: list[ast.expr]) -> ast.expr | None:
     """The same of what the names in these expressions were set to, nearest first."""
-    own = set(parameters(scope)) if isinstance(scope, Function) else set()
     seen: set[str] = set()
-    values = given
     for _ in range(DEPTH):
-        names = {name for value in values for name in _names(value)} - seen
-        seen |= names
-        origins = [value for name in sorted(names) for value in file.origins.get(name, ())]
-        before = [value for value in origins if _within(scope, value) and value.lineno <= line]
-        # a parameter is also set where the function is called
-        called = [value for name in sorted(names & own) for value in file.origins.get(name, ())]
-        values = sorted(before, key=lambda value: -value.lineno) or called
-        found = _repeats(values)
-        if found is not None or not values:
-            return found
-        values = values + called
+        found: list[ast.expr] = []
+        for value in values:
+            names = sorted(set(_names(value)) - seen)
+            seen.update(names)
+            found += [origin for name in names for origin in _origins(file, value, name)]
+        values = sorted(found, key=lambda origin: -origin.lineno)
+        repeating = _repeats(values)
+        if repeating is not None or not values:
+            return repeating
     return None
+
+
+def _origins(file: SourceFile, value: ast.expr, name: str) -> list[ast.expr]:
+    """What a name in an expression was set to before in its function; for a parameter, by its callers."""
+    scope = file.listing.scope(value.lineno)
+    origins = file.origins.get(name, [])
+    own = [one for one in origins if file.listing.scope(one.lineno) is scope and one.lineno < value.lineno]
+    is_parameter = isinstance(scope, Function) and name in parameters(scope)
+    return own or (origins if is_parameter else [])
 
 
 def _names(value: ast.expr) -> Iterator[str]:
@@ -78,8 +82,3 @@ def _names(value: ast.expr) -> Iterator[str]:
             name = base_name(inner)
             if name:
                 yield name
-
-
-def _within(scope: ast.AST, value: ast.expr) -> bool:
-    begin, end = getattr(scope, "lineno", 0), getattr(scope, "end_lineno", None)
-    return begin <= value.lineno and (end is None or value.lineno <= end)

@@ -37,10 +37,11 @@ class EqualRows(NamedTuple):
     firsts: Any  # for each row, the place of the first that is like it
 
 
-def given_tensors(tensor: type, value: Any) -> Optional[List[Any]]:
+def given_tensors(tensor: type, values: List[Any]) -> Optional[List[Any]]:
     """The tensors of some arguments; None where something else may differ from row to row as well."""
     found: List[Any] = []
-    return found if _gathers(tensor, value, found, DEPTH) and len(found) <= TENSORS_MAX else None
+    known = all(_gathers(tensor, value, found, DEPTH) for value in values)
+    return found if known and len(found) <= TENSORS_MAX else None
 
 
 def _gathers(tensor: type, value: Any, found: List[Any], depth: int) -> bool:
