@@ -18,6 +18,13 @@ _PACKAGES = (os.sep + "site-packages" + os.sep, os.sep + "dist-packages" + os.se
 _GENERATED = re.compile(r"torchinductor_|(^|[/\\])c[a-z2-7]{51}\.py$|_(?:propagate|edge_updater)_\w{8}\.py$")
 FRAMES_MAX = 8  # of the user's, from the inside: a training loop is not called from further out
 LIBRARIES = ("transformers", "lightning", "pytorch_lightning", "accelerate")  # whose options build loaders
+CONTAINERS = (  # that hand on what they are given
+    "torch.nn.modules.module",
+    "torch.nn.modules.container",
+    "torch.nn.parallel.distributed",
+    "torch.utils._contextlib",
+    "torch.amp.autocast_mode",
+)
 _known: Dict[str, bool] = {}  # file name as compiled -> is it the user's
 
 
@@ -120,6 +127,16 @@ def modules_between() -> List[str]:
             names.append(str(frame.f_globals.get("__name__", "")))
         frame = frame.f_back
     return names
+
+
+def is_called_by_user() -> bool:
+    """Whether the user's code makes the call that we are in, itself or through containers of torch's."""
+    frame: Optional[FrameType] = sys._getframe(1)
+    while frame is not None and (
+        _is_ours(frame.f_code) or str(frame.f_globals.get("__name__", "")) in CONTAINERS
+    ):
+        frame = frame.f_back
+    return frame is not None and _is_of_user(frame.f_code)
 
 
 def library_between() -> Optional[str]:

@@ -77,3 +77,14 @@ def test_the_library_between_is_the_one_whose_options_count():
     assert asking["train"]() == "transformers"
     assert asked["make"]() == "accelerate"
     assert user_frames.library_between() is None
+
+
+def test_a_call_by_a_library_is_not_the_users_own():
+    def handed_on(name):
+        ways = {"__name__": name, "asked": user_frames.is_called_by_user}
+        exec(compile("def call(): return asked()", "/venv/lib/site-packages/torch/module.py", "exec"), ways)
+        return ways["call"]
+
+    assert user_frames.is_called_by_user()
+    assert handed_on("torch.nn.modules.container")()
+    assert not handed_on("torch.nn.modules.transformer")()

@@ -58,6 +58,8 @@ class Call:
         "inside",
         "key",
         "lines",
+        "looked_from_ns",
+        "looked_until_ns",
         "module_type",
         "ns",
         "recording",
@@ -81,6 +83,8 @@ class Call:
         self.shows: Any = None  # some elements of what it returned
         self.state: Any = None
         self.begin = self.ns = 0
+        # What looking had taken in all, when it began and when it ended: the difference is a part of `ns`.
+        self.looked_from_ns = self.looked_until_ns = 0
 
     @property
     def module(self) -> Any:

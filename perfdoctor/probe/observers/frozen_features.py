@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from ...wire.events.frozen import FrozenCallsEvent, FrozenRowsEvent
 from .. import patch
 from ..loader.batch_content import leaves
+from ..looks.by_chance import drops_out, normalises_over_batch
 from ..looks.op_recording import recording_question, unseen
 from ..looks.row_hashes import RowHashes
 from ..module_parts import buffers_of, modules_of, parameters_of
@@ -275,14 +276,7 @@ class FrozenFeatures:
     def _is_by_chance(self, module: Any) -> bool:
         """Whether a layer draws random numbers, or normalises over the batch."""
         nn = self.torch.nn
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            return bool(module.training or module.running_mean is None)
-        if not module.training:
-            return False
-        if isinstance(module, nn.modules.dropout._DropoutNd):
-            return bool(module.p > 0)
-        dropout = vars(module).get("dropout", 0)
-        return isinstance(dropout, float) and dropout > 0  # of recurrent layers and of attention
+        return drops_out(nn, module) or normalises_over_batch(nn, module)
 
     # ------------------------------------------------------------ in further steps
 

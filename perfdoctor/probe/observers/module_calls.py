@@ -166,12 +166,14 @@ class ModuleCalls:
         self.stack.append(call)
         call.begin = clock()
         self.own_ns += call.begin - asked_ns
+        call.looked_from_ns = self.own_ns
         return self
 
     def _leave(self, result: Any) -> None:
         ended_ns = clock()
         call = self.stack.pop()
         call.ns = ended_ns - call.begin
+        call.looked_until_ns = self.own_ns
         for viewer in self.steps.moments.sampled_steps:
             viewer.returned(call, result)
         module, nn = call.module, self.torch.nn
