@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any, Iterator, Optional
 
+PIECE = 1_024  # elements of a gradient that are looked at
+
 
 def parameters_of(module: Any) -> Iterator[Any]:
     """Each parameter of a module and of those inside it."""
@@ -24,3 +26,10 @@ def modules_of(module: Any) -> Iterator[Any]:
 def gradient_of(parameter: Any) -> Optional[Any]:
     """The gradient of what an optimizer has: torch warns where it is asked of what gets none."""
     return parameter.grad if parameter.is_leaf or parameter.retains_grad else None
+
+
+def is_zero(gradient: Any) -> bool:
+    """Whether the gradient holds nothing; a device's is not read, since that would wait for it."""
+    if not gradient.is_cpu or gradient.is_sparse:
+        return False
+    return not bool(gradient.detach().reshape(-1)[:PIECE].any())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Protocol
+from typing import Any, Callable, List, Optional, Protocol
 
 from . import patch
 from .looks.op_recording import unseen
 from .recorder import Recorder
 from .session import PULSE_NS
+from .steps.backward_call import BackwardCall
 
 FIRST = 2  # the first backward may be one of warm-up
 
@@ -31,6 +32,7 @@ class SamplingSchedule:
         self.next = FIRST
         self.next_ns = 0
         self.looks: List[BackwardLook] = []  # that are open; nearly always none
+        self.call: Optional[BackwardCall] = None  # that the looks are told of
         self.begin_looks, self.end_looks = unseen(self._begin_looks), unseen(self._end_looks)
 
     def add(self, name: str, sample: Callable[[Recorder, Any], None]) -> None:
@@ -48,12 +50,16 @@ class SamplingSchedule:
         for sample in self.samples:
             sample(recorder, loss)
 
-    def _begin_looks(self, loss: Any) -> None:
+    def _begin_looks(self, call: BackwardCall) -> None:
         """Tell all who look that a backward begins."""
+        self.call = call
         for look in self.looks[:]:
-            look.before_backward(loss)
+            look.before_backward(call.loss)
 
-    def _end_looks(self) -> None:
+    def _end_looks(self, result: Any) -> None:
         """Tell them that it has ended."""
+        if self.call is not None:
+            self.call.result = result
         for look in self.looks[:]:
             look.after_backward()
+        self.call = None

@@ -17,7 +17,7 @@ from ..constructor_lines import ConstructorLines
 from ..containers import fields_of, is_a
 from ..frame_names import names_of
 from ..loss_graph import compiles_backward, needless, nodes_of, operation_of, parents_of, variable_of
-from ..module_parts import gradient_of
+from ..module_parts import gradient_of, is_zero
 from ..observer import Watch, observer
 from ..recorder import Recorder, clock
 from ..steps.steps import StepTracker
@@ -27,7 +27,6 @@ LOOKS_AT = (8, 64, 256)  # backwards: by the first, every optimizer is there
 BACKWARDS = 24  # of a look: two rounds of a critic that is trained five times as often, penalties included
 WAITED = 4 * BACKWARDS  # until the last of them found their update, as where gradients are accumulated
 TRIED = 4  # of an optimizer's parameters: a gradient that is zero anyway tells nothing, as of a critic's bias
-PIECE = 1_024  # elements of a gradient that are looked at
 HOLDERS = 2  # of the user's frames in which the names of tensors are looked up, innermost first
 
 Owners = FrozenSet[int]  # identities of the optimizers that have a parameter
@@ -48,7 +47,7 @@ class _Reached:
         for reference, before in self.tried:
             leaf = reference()
             gradient = None if leaf is None else gradient_of(leaf)
-            if gradient is not None and _state(gradient) != before and not _is_zero(gradient):
+            if gradient is not None and _state(gradient) != before and not is_zero(gradient):
                 self.leaf, self.gradient = reference, weakref.ref(gradient)
                 return True
         return False
@@ -59,7 +58,7 @@ class _Reached:
         now = None if leaf is None else gradient_of(leaf)
         if leaf is None or (now is not None and now is not self.gradient()):
             self.discarded = False  # replaced by something else, which may be made of it
-        elif now is None or _is_zero(now):
+        elif now is None or is_zero(now):
             self.discarded = True
 
 
@@ -291,13 +290,6 @@ def discarded_gradients(watch: Watch) -> None:
 
 def _state(gradient: Any) -> Tuple[int, int]:
     return (0, 0) if gradient is None else (id(gradient), gradient._version)
-
-
-def _is_zero(gradient: Any) -> bool:
-    """Whether the gradient holds nothing; a device's is not read, since that would wait for it."""
-    if not gradient.is_cpu or gradient.is_sparse:
-        return False
-    return not bool(gradient.detach().reshape(-1)[:PIECE].any())
 
 
 def _noting(began_at: List[Tuple[int, int]], index: int) -> Any:

@@ -13,6 +13,7 @@ from ..recorder import AFTER_BACKWARD, BEFORE_BACKWARD, Recorder, clock
 from ..schedule import SamplingSchedule
 from ..wrapping import Args, Kwargs
 from .accumulation import AccumulationDetector
+from .backward_call import BackwardCall
 from .derivatives import Derivatives
 from .forward_names import ForwardNames
 from .gradient_clearing import GradientClearing
@@ -56,13 +57,16 @@ class Backwards:
 
         Before a usual one an optimizer was seen, nothing is due, and nobody looks at backward passes.
         """
-        other = patch.around(original, self.before, self.after, NAME)
+        return self._watched(original, self.before)
+
+    def _watched(self, original: Callable[..., Any], before: patch.Before) -> Callable[..., Any]:
+        other = patch.around(original, before, self.after, NAME)
         return patch.finished(self._in_place(original, other), original, NAME)
 
     def wrapped_grad(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """The same for `torch.autograd.grad`; where it derives with respect to data it trains nothing."""
         tracing, compiler = compile_question()
-        derivatives, training = self.derivatives, self.wrapped(original)
+        derivatives, training = self.derivatives, self._watched(original, self.before_grad)
         of_data = patch.guarded(NAME, unseen(derivatives.is_of_data))
         apart = patch.around(original, derivatives.before, derivatives.after, NAME)
 
@@ -144,7 +148,11 @@ class Backwards:
         self.updates.made_in_backward = False
         self.updates.close(recorder)
 
-    def before(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, Any, int]]:
+    def before_grad(self, args: Args, kwargs: Kwargs) -> Optional[Tuple[Recorder, Any, int]]:
+        """The same before `torch.autograd.grad`, which adds nothing to gradients."""
+        return self.before(args, kwargs, adds=False)
+
+    def before(self, args: Args, kwargs: Kwargs, adds: bool = True) -> Optional[Tuple[Recorder, Any, int]]:
         """Enter backward; the time since the forward was the loss."""
         updates = self.updates
         if updates.in_backward:
@@ -172,7 +180,7 @@ class Backwards:
         else:
             schedule.before_backward(recorder, loss)
         if schedule.looks:
-            schedule.begin_looks(loss)
+            schedule.begin_looks(BackwardCall(adds, args, kwargs))
         if self.names.wanted:
             self.names.before_backward()
         counted = self.samples
@@ -199,7 +207,7 @@ class Backwards:
         if self.clearing.open:
             self.clearing.after_backward()
         if self.schedule.looks:
-            self.schedule.end_looks()
+            self.schedule.end_looks(result)
         # An optimizer's closure is called several times: the first value is the loss.
         self.losses.read(recorder, loss, bool(updates.open) and recorder.backwards > 1)
         if updates.made_in_backward:

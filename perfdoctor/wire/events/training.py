@@ -77,6 +77,17 @@ class RepeatedBackwardEvent(Event, name="repeated_backward"):
     at: Line | None  # of the second backward
 
 
+class RepeatedPassEvent(Event, name="repeated_pass"):
+    """Two backwards of one step from the same loss: one computes nothing that the other does not."""
+
+    seconds: float  # of that one, on the host
+    other_s: float  # of the other
+    adds: bool  # that one is no call of `autograd.grad`: it adds to the gradients of parameters
+    other_adds: bool
+    at: Line | None  # of that one
+    other_at: Line | None
+
+
 class SeparateDerivativesEvent(Event, name="derivatives"):
     """Calls of `autograd.grad` by data between two backwards, and what one call an output would save."""
 

@@ -34,3 +34,18 @@ def test_batches_that_accumulate_in_a_step_are_told_of():
     rank = RankRecords(0, None, None, (pair,))
     assert repeated_backward_facts(rank, SOURCES).batches == 1.0
     assert repeated_backward_facts(rank, SOURCES, loader(batches_per_step=4.0)).batches == 4.0
+
+
+def repeated_pass(seconds, other_s, adds=False):
+    ends = {"adds": adds, "other_adds": True, "at": AT, "other_at": None}
+    return {"event": "repeated_pass", "seconds": seconds, "other_s": other_s, **ends}
+
+
+def test_a_pass_is_told_by_what_each_of_the_two_takes_at_the_least():
+    events = (repeated_pass(0.9, 0.4), repeated_pass(0.2, 0.9), repeated_pass(0.3, 0.3))
+    facts = repeated_backward_facts(RankRecords(0, None, None, events), SOURCES)
+    assert (facts.shared, facts.compared, facts.at) == (0.0, 0, None)
+    same = facts.same
+    assert (same.seconds, same.other_s, same.compared) == (0.2, 0.3, 3)
+    assert (same.adds, same.other_adds) == (False, True)
+    assert same.at.text == "loss.backward(retain_graph=True)"

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from perfdoctor.facts.script.accumulation import AccumulationFacts
 from perfdoctor.facts.script.ignored_targets import IgnoredTargetFacts
-from perfdoctor.facts.script.repeated_backward import RepeatedBackwardFacts
+from perfdoctor.facts.script.repeated_backward import RepeatedBackwardFacts, RepeatedPass
 from perfdoctor.facts.script.separate_derivatives import SeparateDerivativesFacts
 from perfdoctor.model.measured import Location
 
@@ -33,8 +33,14 @@ def odd(draw):
         draw(st.floats(0, 1e9)),
         draw(st.integers(0, 10**6)),
     )
+    same = RepeatedPass(
+        draw(st.floats(0, 99)), draw(st.floats(0, 99)), draw(st.booleans()), draw(st.booleans()), 3, at
+    )
+    repeats = RepeatedBackwardFacts(
+        shared, draw(st.integers(1, 9)), at, draw(st.floats(1, 99)), draw(st.none() | st.just(same))
+    )
     return {
-        RepeatedBackwardFacts: RepeatedBackwardFacts(shared, draw(st.integers(1, 9)), at),
+        RepeatedBackwardFacts: repeats,
         IgnoredTargetFacts: ignored,
         AccumulationFacts: AccumulationFacts(draw(st.integers(2, 99)), draw(st.integers(1, 10**6)), (AT,)),
         SeparateDerivativesFacts: SeparateDerivativesFacts(
