@@ -35,11 +35,13 @@ what it costs.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Sequence
 from operator import itemgetter
 
+from perfdoctor.facts.host.sampled_shares import SURELY
 from perfdoctor.facts.host.suspects import Suspect, SuspectFacts
 from perfdoctor.model.change import Change, Effort, Estimate, removes
 from perfdoctor.model.concluded import Advice, Bottleneck, class_of
@@ -94,7 +96,8 @@ def costly_line(
     if spread is not None:
         found, parts = [spread.at], list(spread.parts)
     share = min(1.0, sum(share for _, share in parts), suspects.room)
-    if not found or share < NOTICEABLE or sum(suspect.samples for suspect, _ in parts) < SEEN:
+    samples = sum(suspect.samples for suspect, _ in parts)
+    if not found or share < NOTICEABLE or samples < SEEN:
         return None
     top, at = parts[0][0], found[0]
     code = cure(at.statement)
@@ -111,6 +114,7 @@ def costly_line(
         at=tuple(dict.fromkeys((*found, *others)))[:SHOWN],
         bottleneck=_class(top, run.on_device),
         code=code,
+        takes=min(1.0, share * (1.0 + SURELY / math.sqrt(samples))),
     )
 
 

@@ -42,6 +42,11 @@ def test_the_gain_runs_from_nothing_to_all_of_it():
     assert (found.low, found.likely, found.high) == pytest.approx((1.0, 1 / 0.8, 1 / 0.6))
 
 
+def test_no_more_than_all_of_it_is_expected_but_for_what_sampling_may_have_missed():
+    assert advice(suspect(0.4, Phase.OTHER, 30, samples=400)).takes == pytest.approx(0.4 * 1.1)
+    assert advice(suspect(0.9, Phase.OTHER, 30, samples=10)).takes == 1.0
+
+
 @pytest.mark.parametrize(
     ("wait", "workers", "likely"),
     [  # of 10 ms: 4 for the batch, 2 for its sampler, 4 to compute
