@@ -63,3 +63,26 @@ def test_of_a_call_with_other_results_the_part_inside_is_told(tmp_path):
     pair = "(self.layers(x), x * 2)"
     found = told(tmp_path, "1.0", pair, "(extra[1].mean() + 0.0 * extra[0].mean())")
     assert [event[1] for event in found] == ["Sequential"] * 4
+
+
+def test_where_a_model_returns_a_loss_of_zero_all_of_it_is_told(tmp_path):
+    """As where each triplet of a batch is apart already: the model learns nothing, and none of it is to go."""
+    script = """
+        import torch
+        from torch import nn
+        torch.set_num_threads(1)
+        class Triplets(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.net = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256))
+            def forward(self, x, other):
+                return torch.relu((self.net(x) - self.net(other)).square().sum(1) - 1e9).mean()
+        model = Triplets()
+        opt = torch.optim.SGD(model.parameters(), lr=0.01)
+        for step in range(20):
+            loss = model(torch.randn(256, 256), torch.randn(256, 256))
+            opt.zero_grad(); loss.backward(); opt.step()
+    """
+    events = watched(tmp_path, script).ranks[0].of(ZeroWeightLossEvent)
+    assert events
+    assert all(event.seconds == pytest.approx(event.called_s) for event in events)
