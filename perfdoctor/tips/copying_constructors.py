@@ -67,7 +67,8 @@ def copying_constructors(step: StepFacts, copied: CopyLines) -> Advice | None:
         at=tuple(line.at for line in lines[:3]),
         bottleneck=next(iter(classes)),
         also=tuple(classes)[1:],
-        code="torch.from_numpy(array)  # a list of arrays: torch.from_numpy(np.stack(rows))",
+        code="torch.as_tensor(data)  # copies no array and no tensor; a list of arrays: "
+        "torch.from_numpy(np.stack(rows))",
     )
 
 

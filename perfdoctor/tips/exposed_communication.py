@@ -98,7 +98,7 @@ def _of_run(run: RunFacts, sync: GradientSyncFacts, because: tuple[str, ...]) ->
     change = removes(*(sync.exposed * gone for gone in GONE))
     if sync.kind in AHEAD:
         return Advice(because, change, placed(sync), code=AHEAD[sync.kind])
-    small = each < SMALL_BYTES and sync.buckets >= SEVERAL * max(1.0, sync.exchanges)
+    small = _are_small(sync)
     if sync.kind != DDP and small:
         many = f"such small ones take longer to start than to transfer: one of {size(sync.bytes)} starts once"
         return Advice((*because, many), _merged(sync, each), placed(sync), code=IN_ONE)
@@ -120,6 +120,13 @@ def _of_run(run: RunFacts, sync: GradientSyncFacts, because: tuple[str, ...]) ->
     fewer = removes(0.0, HALF * sync.exposed, HALF * sync.all)
     code = "with model.no_sync():  # every second backward; step() and zero_grad() after the others\n    ..."
     return Advice(because, fewer, placed(sync), "--accumulate 2", same_result=False, code=code)
+
+
+def _are_small(sync: GradientSyncFacts) -> bool:
+    """Whether gradients go in many small pieces; what the script exchanges beside them is none of them."""
+    buckets = sync.buckets - sync.own_calls
+    few = buckets < SEVERAL * max(1.0, sync.exchanges)
+    return not few and sync.bytes - sync.own_bytes < SMALL_BYTES * buckets
 
 
 def _of_own(sync: GradientSyncFacts, because: tuple[str, ...]) -> Advice:

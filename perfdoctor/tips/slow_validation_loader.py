@@ -41,10 +41,11 @@ def slow_validation_loader(
         return None
     workers, gone = more
     costs_ms, computes_ms = slow.batch_s * 1e3, validation_batch_s(step, slow) * 1e3
+    share = min(1.0, slow.wait_s / step.mean_s)
     made = (f"the line builds {slow.built} loaders: keep one, so that its workers live on",)
     return Advice(
         because=(
-            f"{min(1.0, slow.wait_s / step.mean_s):.0%} of the training time waits for batches of validation",
+            f"{share:.0%} of the training time waits for batches of validation",
             f"its loader has num_workers={slow.num_workers}, the training loader {loader.num_workers}",
             f"a batch of it costs {costs_ms:.1f} ms, and validation computes {computes_ms:.1f} ms on it",
             *(made if slow.built > 1 else ()),
@@ -54,6 +55,7 @@ def slow_validation_loader(
         tweak=_tweak(loader, slow, model, workers),
         same_result=not slow.iterable,
         code=f"DataLoader(..., num_workers={workers}, persistent_workers=True)",
+        takes=share,
     )
 
 

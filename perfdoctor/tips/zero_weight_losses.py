@@ -17,9 +17,11 @@ A product with zero is a gradient of zeros, which is computed like any other.
 
 ## When not
 Where the part's output is used for something else, such as a picture of it: compute that without gradients,
-and as seldom as it is looked at. Parameters that only this loss trains then have no gradient instead of one
-of zeros: momentum and weight decay no longer move them, and running statistics of batch normalisation stay.
-DistributedDataParallel wants to know of such parameters: `find_unused_parameters`, or freeze them.
+and as seldom as it is looked at. Where it is meant to learn, what is wrong lies between it and the loss:
+units that died, or a hinge that no example violates any more. Parameters that only this loss trains then
+have no gradient instead of one of zeros: momentum and weight decay no longer move them, and running
+statistics of batch normalisation stay. DistributedDataParallel wants to know of such parameters:
+`find_unused_parameters`, or freeze them.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ ALL = 0.95  # of the calls: a training in which nothing gets gradients has anoth
 # loss itself computes is in no module: how far it may be off.
 BACKWARD_LOW, BACKWARD_HIGH = 0.6, 1.3
 SHOWN = 3  # lines
+MEANT = "if it is meant to learn, it does not: look at what lies between it and the loss (a unit that died?)"
 
 
 @tip(
@@ -68,6 +71,7 @@ def zero_weight_losses(step: StepFacts, losses: ZeroWeightLossFacts) -> Advice |
             f"only zeros come back to what {losses.module} returns, {seen}",
             f"it takes about {forward + behind:.0%} of such a step ({ms:.1f} ms), backward included",
             f"so it is in {'the whole run' if whole else f'{part.low:.0%} to {part.high:.0%} of the run'}",
+            MEANT,
         ),
         change=removes(low, likely, high),
         at=losses.at[:SHOWN],

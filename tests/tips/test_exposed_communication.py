@@ -152,3 +152,10 @@ def test_on_a_cpu_gradients_go_as_fp16_for_gloo_adds_up_no_bf16():
     advice = tip(facts.run(), facts.exchanged(moving=60, **SLOW))
     assert advice.tweak == "--ddp-compress fp16"
     assert "fp16_compress_hook" in advice.code
+
+
+def test_what_the_script_sends_itself_is_no_bucket_of_the_wrappers():
+    one = {**TINY, "buckets": 4.0, "bytes": 556_000, "exchanges": 1.0}
+    assert tip(GPU, facts.exchanged(moving=30, **one)).tweak == "--ddp-bucket-mb 25"
+    beside = {"own": 0.3, "own_calls": 3.0, "own_bytes": 140}
+    assert tip(GPU, facts.exchanged(moving=30, **one, **beside)).tweak != "--ddp-bucket-mb 25"

@@ -30,6 +30,7 @@ def test_names_the_wait_both_loaders_and_what_a_batch_costs():
     assert [at.line for at in advice.at] == [43]
     assert advice.code == "DataLoader(..., num_workers=4, persistent_workers=True)"
     assert advice.tweak == "--workers 4 --persistent-workers"
+    assert advice.takes == pytest.approx(4.0 / 17.5)
 
 
 def test_expects_what_the_same_workers_leave_of_the_wait():

@@ -27,6 +27,13 @@ def test_in_a_short_run_the_total_of_the_end_has_to_do():
     assert latest([at(1200, n=1), last], WINDOW) == (last, 100)
 
 
+def test_a_total_that_stopped_growing_long_ago_counts_for_all_steps():
+    """As that of texts which are generated once, at the beginning."""
+    span = MeasuredSpan.of(find(rows([update(1000)] * 100)))  # from 1 to 101 s
+    for ms, steps in ((2_000, 100), (90_000, 100), (97_000, 96)):
+        assert latest([at(1200, n=1), at(ms, n=2)], span)[1] == pytest.approx(steps)
+
+
 def test_a_total_that_nothing_follows_counts_for_the_steps_it_covers_however_few():
     last = at(1200, n=2)  # the process was killed, or too much had been written
     assert latest([at(1100, n=1), last], WINDOW) == (last, pytest.approx(20))
