@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from perfdoctor.facts.data.handed_on import HandedOnFacts
 from perfdoctor.model.batch import Stage
 from perfdoctor.tips.oversized_reads import oversized_reads as tip
 from perfdoctor.tips.too_few_workers import too_few_workers
@@ -37,7 +38,7 @@ def test_says_how_much_is_read_and_how_much_of_it_a_batch_holds():
 def test_expects_more_than_further_workers_bring_to_the_cores_that_are_left():
     cores = cpu(cores=3, busy=2.4, main_cores=0.4, worker_cores=2.0)
     of = facts.model(STARVED, loader(), cores)
-    workers = too_few_workers(STARVED, loader(), cores, of)
+    workers = too_few_workers(STARVED, loader(), cores, of, HandedOnFacts())
     assert facts.gain(tip(STARVED, loader(), reads()), of).likely > facts.gain(workers, of).likely > 1
 
 

@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import pytest
 
+from perfdoctor.facts.data.handed_on import HandedOnFacts
+from perfdoctor.model.measured import Location
 from perfdoctor.tips.too_few_workers import too_few_workers as tip
 from tests.support import facts
 from tests.support.facts import LOADER_LINE, cpu, loader, model, step
 
+NOT_HANDED_ON = HandedOnFacts()
 STARVED = step(data_wait=12, forward=3, backward=5, cpu=19)
 
 
-def judge(of_step, of_loader, of_cpu):
-    return tip(of_step, of_loader, of_cpu, model(of_step, of_loader, of_cpu))
+def judge(of_step, of_loader, of_cpu, handed_on=NOT_HANDED_ON):
+    return tip(of_step, of_loader, of_cpu, model(of_step, of_loader, of_cpu), handed_on)
 
 
 def gain(of_step, of_loader, of_cpu):
@@ -154,3 +157,16 @@ def test_a_loader_that_is_made_for_each_epoch_is_told_to_be_made_once():
         advice.code
         == "DataLoader(..., num_workers=2, persistent_workers=True)  # made once, before the loop over epochs"
     )
+
+
+def test_a_wait_for_the_thread_that_hands_the_batches_on_is_one_for_the_workers():
+    queued = step(other=12, forward=3, backward=5, cpu=8)
+    given = queued, loader(batch=20, workers=1), cpu(cores=8, busy=1)
+    assert judge(*given) is None
+    at = Location("train.py", 19)
+    advice = judge(*given, HandedOnFacts(0.6, at))
+    assert advice.because[0] == "60% of each step waits for a thread that hands its batches on"
+    assert advice.at == (LOADER_LINE, at)
+    assert advice.tweak == "--workers 3"  # of which each wait takes a third
+    assert facts.gain(advice, model(*given)).likely == pytest.approx(1 / (1 - 0.6 * 2 / 3))
+    assert advice.change.step.low == pytest.approx(0.2)

@@ -112,7 +112,7 @@ class _LoopCode:
         ]
         for call in calls:
             for loop, changed in self._turns(frame, node, call):
-                if not changed & _needed(call):
+                if not changed & _needed(call) and not _takes_the_next(call):
                     return frame.file, frame.line, ast.unparse(call), loop
         return None
 
@@ -157,3 +157,8 @@ def _needed(call: ast.Call) -> set[str]:
     needs = set(unit_of(ast.Expr(call, lineno=call.lineno, end_lineno=call.end_lineno)).needs)
     attributes = (inner for inner in ast.walk(call) if isinstance(inner, ast.Attribute))
     return needs | {name for inner in attributes if (name := base_name(inner.value))}
+
+
+def _takes_the_next(call: ast.Call) -> bool:
+    """Whether what a call is given is the next of an iterator: another one at each turn."""
+    return any(isinstance(inner, ast.Call) and called_name(inner) == "next" for inner in ast.walk(call))

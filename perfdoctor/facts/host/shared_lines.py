@@ -15,6 +15,9 @@ from perfdoctor.facts.user_source.parse import Listing, calls, statements_at
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Phase
 
+TAKES = frozenset(
+    {"__next__", "__iter__"}
+)  # what a loop takes its next turn from, if it is written in Python
 COMPUTING = frozenset({Role.TRAINS, Role.COMPUTE})
 
 
@@ -32,6 +35,10 @@ def sharing_statement(
 ) -> SharingStatement | None:
     """The statement that called the frames beyond; None where the line has one, or it cannot be told."""
     sharing = statements_at(listing, line)
+    if sharing and beyond and beyond[0].name in TAKES and beyond[0].owner is not Owner.TORCH:
+        heads = [around for around in listing.loops(line) if around.lineno == line]
+        if heads:
+            return SharingStatement(heads[-1], Role.DATA)
     if len(sharing) < 2:
         return None
     if not beyond:

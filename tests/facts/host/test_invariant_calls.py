@@ -114,3 +114,9 @@ def test_the_loop_that_trains_is_another_matter():
 def test_says_what_was_not_seen():
     missing = Missing("no stacks")
     assert invariant_call_facts(STEP, missing, Sources(source_of(train=EMA))) is missing
+
+
+def test_what_is_given_the_next_of_an_iterator_is_another_at_each_turn():
+    body = "def follow(self):\n    for _ in range(9):\n        yield table({})  # here"
+    assert facts(body.format("self.words"), "table") is not None
+    assert facts(body.format("next(self.words)"), "table") is None

@@ -681,3 +681,46 @@ def test_a_function_that_logs_tells_the_interval_it_has_inside():
     logs = (stack(at(8), at(16, "log_all")),)
     found = other(*logs, source=source_of(train=script))[8, "logging"].interval
     assert found == Interval("step", counted="values", period="20", is_in_caller=True)
+
+
+PREFETCH = "BackgroundGenerator"
+GET = "wait (/usr/lib/python3.11/threading.py:327)"
+ON_ONE_LINE = dedent(
+    """\
+    for epoch in range(9):
+        for x, y in loader: train(x, y)
+    def train(x, y):
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+    def augment(batch):
+        return blurred(batch)
+    """
+)
+
+
+@pytest.mark.parametrize(
+    ("below", "found"),
+    [
+        pytest.param(
+            (f"{PREFETCH}.__next__ (/venv/lib/python3.11/site-packages/prefetch.py:9)", GET),
+            (2, "queue"),
+            id="thread",
+        ),
+        pytest.param(
+            (at(30, "Augmenting.__iter__", "/home/me/loaders.py"), at(8, "augment")),
+            (8, "data"),
+            id="generator",
+        ),
+    ],
+)
+def test_what_a_loop_on_one_line_takes_its_batches_from_is_data(below, found):
+    """A DataLoader's own `__iter__` runs on the line that trains."""
+    loop = at(2)
+    training = (
+        stack(loop, at(4, "train"), wrapper("module_call"), f"forward ({TORCH}/nn/modules/linear.py:9)"),
+        stack(loop, at(5, "train"), wrapper("backward"), f"run ({TORCH}/autograd/graph.py:8)"),
+        stack(loop, at(6, "train"), wrapper("optimizer"), f"step ({TORCH}/optim/sgd.py:7)"),
+    )
+    lines = facts(*training, stack(loop, *below, count=30), source=source_of(train=ON_ONE_LINE))
+    assert [(line.at.line, line.kind) for line in lines.phases[Phase.OTHER]] == [found]

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from perfdoctor.facts.data.batch_tensors import BatchTensorFacts
 from perfdoctor.facts.data.copy_lines import CopyLines
+from perfdoctor.facts.data.handed_on import HandedOnFacts
 from perfdoctor.facts.data.helper_threads import HelperThreadFacts
 from perfdoctor.facts.data.late_sharding import LateShardingFacts
 from perfdoctor.facts.data.nested_datasets import NestedDatasets
@@ -35,6 +36,7 @@ HEALTHY = {
         load_facts.cost(Stage.COLLATING, 0.2),
     ),
     MemoryFacts: load_facts.memory(),
+    HandedOnFacts: HandedOnFacts(),
     HelperThreadFacts: load_facts.threads(running=0.1, blocked=0.02),
     CopyLines: load_facts.copied(in_loop=0.02, in_batch=0.5),
     LateShardingFacts: LateShardingFacts(AT, AT, 0.05, 20, 4),
@@ -80,6 +82,7 @@ def odd(draw):
         MemoryFacts: load_facts.memory(
             shm_bytes=draw(amount), shm_free_bytes=draw(amount), available_bytes=draw(amount)
         ),
+        HandedOnFacts: HandedOnFacts(draw(SHARE), draw(st.none() | st.just(AT))),
         HelperThreadFacts: load_facts.threads(
             draw(st.floats(0, 64)), draw(st.none() | SHARE), draw(st.integers(0, 999)), draw(SHARE)
         ),
