@@ -15,9 +15,7 @@ from perfdoctor.facts.user_source.parse import Listing, calls, statements_at
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Phase
 
-TAKES = frozenset(
-    {"__next__", "__iter__"}
-)  # what a loop takes its next turn from, if it is written in Python
+TAKES = frozenset({"__next__", "__iter__"})  # what a loop takes its next turn from, if written in Python
 COMPUTING = frozenset({Role.TRAINS, Role.COMPUTE})
 
 
