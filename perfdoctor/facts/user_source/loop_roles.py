@@ -86,7 +86,7 @@ class Loop:
         numbers = {unit: numbers_set(listing, unit.node) for unit in self.units}
         self._taken: dict[int, bool] = {}
         self._parts = _split(
-            self.units, self._training, frozenset(results), numbers, calculations, _imported(listing)
+            self.units, self._training, frozenset(results), numbers, calculations, listing.once(_imported)
         )
 
     def role(self, line: int) -> Role:
