@@ -82,7 +82,7 @@ def _facts(
     return LoaderFacts(
         num_workers=event.num_workers,
         batch_size=event.batch_size,
-        at=location(user_made(rank, event).at),
+        at=location(user_made(rank)[event.id].at),
         dataset=(event.dataset or "unknown"),
         iterable=event.iterable,
         persistent_workers=event.persistent_workers and len(made) == 1,  # else they end with their loader
@@ -144,10 +144,10 @@ def _stops_ns(rank: RankRecords, loaders: Loaders) -> list[float]:
 def _restarting(rank: RankRecords, loaders: Loaders, span: MeasuredSpan) -> tuple[RestartingLoader, ...]:
     """Other loaders (validation's) whose workers start again, costliest first; one line's count as one."""
     lines: dict[tuple[Location | None, int], set[int]] = defaultdict(set)
-    living_on = set()
+    living_on, own = set(), user_made(rank)
     for event in made_loaders(rank):
         if event.id not in loaders and event.num_workers:
-            lines[location(user_made(rank, event).at), event.num_workers].add(event.id)
+            lines[location(own[event.id].at), event.num_workers].add(event.id)
             living_on.update([event.id] if event.persistent_workers else [])
     found = []
     for (at, num_workers), made in lines.items():

@@ -86,17 +86,25 @@ def made_loaders(rank: RankRecords) -> list[LoaderEvent]:
     return [entry for entry in rank.of(LoaderEvent) if entry.id]
 
 
-def user_made(rank: RankRecords, event: LoaderEvent) -> LoaderEvent:
-    """The user's own loader, where a library has made the one that delivers around it; else that one.
+def user_made(rank: RankRecords) -> dict[int, LoaderEvent]:
+    """By its number, the user's own loader where a library has made that one around it; else that one.
 
     Such a library (`accelerator.prepare(loader)`) takes over what the user's loader is made of, which then
     delivers nothing itself. Of several that one line prepares, each is made after its own.
     """
     made, used = made_loaders(rank), {epoch.loader for epoch in rank.of(EpochEvent)}
-    alike = [other for other in made if _made_of(other) == _made_of(event)]
-    around = [other.id for other in alike if other.at == event.at]
-    own = [other for other in alike if other.id < around[0] and other.id not in used]
-    return own[around.index(event.id)] if event.own_batch_sampler and len(own) == len(around) else event
+    alike: dict[object, list[LoaderEvent]] = defaultdict(list)
+    lines: dict[tuple[object, object], list[LoaderEvent]] = defaultdict(list)
+    for event in made:
+        alike[_made_of(event)].append(event)
+        lines[_made_of(event), location(event.at)].append(event)
+    found: dict[int, LoaderEvent] = {event.id: event for event in made}
+    for (made_of, _), around in lines.items():
+        own = [other for other in alike[made_of] if other.id < around[0].id and other.id not in used]
+        if len(own) == len(around):
+            pairs = zip(around, own, strict=True)
+            found.update((event.id, other) for event, other in pairs if event.own_batch_sampler)
+    return found
 
 
 def _made_of(event: LoaderEvent) -> tuple[object, ...]:

@@ -49,9 +49,10 @@ def validation_loader_facts(rank: RankRecords, span: MeasuredSpan) -> Validation
     training = trained_on(rank, span)
     inside = steps_inside(epochs_seen(rank, span), span)
     groups: dict[Made, list[LoaderEvent]] = {}
+    own = user_made(rank)
     for event in made_loaders(rank):
         if event.id not in training and not inside.get(event.id):
-            made = location(user_made(rank, event).at), event.num_workers
+            made = location(own[event.id].at), event.num_workers
             groups.setdefault(made, []).append(event)
     found = [_facts(rank, span, made, events) for made, events in groups.items()]
     return max((each for each in found if each is not None), key=lambda each: each.wait_s, default=None)

@@ -122,6 +122,7 @@ class StackLines:
         self._main, self._step = main, step
         self.anchors: dict[CodePlace, set[int]] = training_lines(main)
         self._updating = updating_lines(main)
+        self._updates = {place: set(lines) for place, lines in self._updating.items()}
         self.results: dict[CodePlace, set[str]] = defaultdict(set)
         self._loops: dict[CodePlace, Loop | None] = {}
         self._needs: dict[tuple[str, int, ast.stmt | None], bool] = {}
@@ -134,6 +135,8 @@ class StackLines:
                 place = at.file, at.function.rpartition(".")[2]
                 self.anchors[place].add(at.line)
                 self._updating[place].add(at.line)
+                if event.get("event") != "root":  # which is where the model is called
+                    self._updates.setdefault(place, set()).add(at.line)
                 self.results[place].update(str(name) for name in event.get("names") or ())
         self._add_callers(main)
         self._taking = TakingLines(main, sources)
@@ -155,8 +158,9 @@ class StackLines:
             return None
         if place not in self._loops:
             listing, may = self.sources.file(frame.file), partial(self._may_train, frame.file)
+            updates = self._updates.get(place, set()) if any(self._updates.values()) else None
             self._loops[place] = Loop(
-                listing, self.anchors[place], self.results[place], may, self._updating[place]
+                listing, self.anchors[place], self.results[place], may, self._updating[place], updates
             )
         return self._loops[place]
 

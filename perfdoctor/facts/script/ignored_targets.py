@@ -101,7 +101,7 @@ def _calls_loss(cost: StackCost) -> bool:
 def losses(files: Iterable[str], sources: Sources) -> Iterator[tuple[Location, ...]]:
     """Each call of a loss that may ignore targets, with the line before it that its scores come from."""
     listings = {file: sources.file(file) for file in files}
-    criteria = _Criteria([SourceFile(listing) for listing in listings.values()])
+    criteria = _Criteria([listing.once(SourceFile) for listing in listings.values()])
     for file, listing in listings.items():
         for node in ast.walk(listing.tree) if listing.tree is not None else ():
             if not isinstance(node, ast.Call) or not criteria.is_one(node.func):
@@ -155,7 +155,9 @@ class _Criteria:
         """The parameters that a call hands losses to."""
         for file in self._files:
             owner = file.classes.get(called_name(call))
-            for function in methods(owner, "__init__") if owner else file.functions[called_name(call)]:
+            for function in (
+                methods(owner, "__init__") if owner else file.functions.get(called_name(call), [])
+            ):
                 self._names |= {name for name, value in bound(function, call) if self.is_one(value)}
 
     def is_one(self, node: ast.expr) -> bool:

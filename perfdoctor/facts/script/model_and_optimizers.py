@@ -186,7 +186,7 @@ def files_of(rank: RankRecords) -> list[str]:
 def _written(files: Sequence[str], sources: Sources) -> Iterator[tuple[str, Location]]:
     """Lines that name double precision, or take over what numpy holds, in the order of the text."""
     for file in files:
-        source = SourceFile(sources.file(file))
+        source = sources.file(file).once(SourceFile)
         passed_by = set(map(id, _passed_by(source)))
         seen = set()
         for node in source.nodes:

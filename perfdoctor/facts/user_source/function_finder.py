@@ -32,7 +32,7 @@ class FunctionFinder:
     """
 
     def __init__(self, listing: Listing, imported: Imported | None = None, depth: int = 0) -> None:
-        self.file = SourceFile(listing)
+        self.file = listing.once(SourceFile)
         self._imported, self._depth = imported, depth
         self._others: dict[str, Self | None] = {}
         # Functions of the file that call methods of their object which classes of other files replace.

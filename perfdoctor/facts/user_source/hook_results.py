@@ -50,7 +50,7 @@ def hook_result(sources: Sources, at: Location, files: Iterable[str]) -> HookRes
 
     `files`: of the user's, from which all that may read an attribute are found by their imports.
     """
-    listing = scoped(sources.file(at.file))
+    listing = sources.file(at.file).once(scoped)
     function = listing.scope(at.line)
     if not isinstance(function, Function):
         return None
@@ -204,7 +204,7 @@ class _KeptAttributes:
                 return True  # a property, or what a class makes of them
         if any(self._does_more(finder, method) for finder, method in self._methods):
             return True
-        project = (SourceFile(sources.file(path)) for path in project_files(files, sources))
+        project = (sources.file(path).once(SourceFile) for path in project_files(files, sources))
         return any(self._is_read_in(file) for file in project)
 
     def _does_more(self, finder: EffectsFinder, method: FunctionNode) -> bool:

@@ -67,7 +67,7 @@ def _is_of_logging(sources: Sources, file: str, logger: ast.expr) -> bool:
     if isinstance(logger, ast.Call):
         return called_name(logger) in LOGGER_MAKERS
     listing, full = sources.file(file), dotted(logger)
-    source = SourceFile(listing)
+    source = listing.once(SourceFile)
     if full == MODULE:
         return source.imports.get(MODULE) == MODULE
     if full.rpartition(".")[2] in listing.loggers:

@@ -37,6 +37,7 @@ from perfdoctor.facts.user_source.parse import (
     statements,
     statements_at,
 )
+from perfdoctor.facts.user_source.step_loops import of_step, turned
 from perfdoctor.model.dataclass import dataclass
 
 IMPORTS = (ast.Import, ast.ImportFrom)
@@ -60,6 +61,8 @@ class Loop:
 
     `may_train` tells which statements of a line of several it may be that train. `updating` are the anchors
     known to lead to updates: where none of them is in a loop, loops there are parts of a step, or tests.
+    `updates` are the lines seen to, where any was seen: what a loop without one hands on from turn to turn,
+    as a solver's does, are results of the same step.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Loop:
         results: Iterable[str] = (),
         may_train: Callable[[ast.stmt], bool] | None = None,
         updating: Iterable[int] = (),
+        updates: Iterable[int] | None = None,
     ) -> None:
         self.anchors = frozenset(anchors)
         first = min(self.anchors)
@@ -85,8 +89,15 @@ class Loop:
         self._training = _training(listing, self.units, self.anchors, may_train)
         numbers = {unit: numbers_set(listing, unit.node) for unit in self.units}
         self._taken: dict[int, bool] = {}
+        inner = of_step(self.units, self._training, frozenset(updates)) if updates is not None else []
         self._parts = _split(
-            self.units, self._training, frozenset(results), numbers, calculations, _imported(listing)
+            self.units,
+            turned(self.units, inner),
+            self._training,
+            frozenset(results),
+            numbers,
+            calculations,
+            listing.once(_imported),
         )
 
     def role(self, line: int) -> Role:
@@ -183,14 +194,18 @@ def _training(
 
 def _split(
     units: list[LoopStatement],
+    run: list[LoopStatement],
     training: frozenset[LoopStatement],
     results: frozenset[str],
     numbers: Mapping[LoopStatement, frozenset[str]],
     calculations: Calculations,
     imported: frozenset[str],
 ) -> _Purposes:
-    """What each unit is for: building the batch, computing between model and loss, acting, drawing."""
-    trained, acted, played = _from_model(units, training, results, numbers, calculations)
+    """What each unit is for: building the batch, computing between model and loss, acting, drawing.
+
+    `run` are the units in the order in which they run, some of them more than once.
+    """
+    trained, acted, played = _from_model(run, training, results, numbers, calculations, imported)
     drawn = _steered(units, training, trained | acted, imported)
     acted |= drawn
     wanted = _slice(units, _needs(training))
@@ -247,6 +262,7 @@ def _from_model(
     results: frozenset[str],
     numbers: Mapping[LoopStatement, frozenset[str]],
     calculations: Calculations,
+    imported: frozenset[str],
 ) -> tuple[set[LoopStatement], set[LoopStatement], set[LoopStatement]]:
     """Units that hold or use what came out of the model, as tensors and as plain numbers.
 
@@ -293,7 +309,7 @@ def _from_model(
             gone -= unit.sets
             held |= unit.sets
             acting -= unit.sets
-            live |= unit.changes
+            live |= unit.changes - imported
             live -= numbers.get(unit, frozenset())
             plain |= numbers.get(unit, frozenset())
         else:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from functools import cached_property
 from itertools import permutations
+from typing import TypeVar
 
 from perfdoctor.facts.user_source import known_calls as known
 from perfdoctor.facts.user_source.parse import Function, Listing
 
 SELVES = frozenset({"self", "cls"})
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+Node = TypeVar("Node", bound=ast.AST)
 _LITERALS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 
 
@@ -40,22 +42,28 @@ def called_name(call: ast.Call) -> str:
 
 
 class SourceFile:
-    """The functions, classes and names of one parsed file, and what each statement of it can change."""
+    """The functions, classes and names of one parsed file, and what each statement of it can change.
+
+    What it finds it keeps, so all ask the same one of a listing: `listing.once(SourceFile)`.
+    """
 
     def __init__(self, listing: Listing) -> None:
         self.listing = listing
         self.nodes = list(ast.walk(listing.tree)) if listing.tree is not None else []
-        self.functions: dict[str, list[FunctionNode]] = defaultdict(list)
+        self.functions: dict[str, list[FunctionNode]] = {}
         self.classes: dict[str, ast.ClassDef] = {}
         self.imports: dict[str, str] = {}  # modules by their dotted names, too; `module.*` for all of one
         self.calls = [node for node in self.nodes if isinstance(node, ast.Call)]
         for node in self.nodes:
             self._enter(node)
         self._running: list[FunctionNode] = []
+        self._cuts = 0  # how often a function was met that was running
+        self._known: dict[tuple[ast.AST, bool], Set[str]] = {}
+        self._held: dict[tuple[str, bool], Set[str]] = {}
 
     def _enter(self, node: ast.AST) -> None:
         if isinstance(node, Function):
-            self.functions[node.name].append(node)
+            self.functions.setdefault(node.name, []).append(node)
         elif isinstance(node, ast.ClassDef):
             self.classes[node.name] = node
         elif isinstance(node, ast.Import):
@@ -77,7 +85,7 @@ class SourceFile:
         for call in self.calls:
             for name, value in self._arguments(call):
                 origins[name].append(value)
-        return origins
+        return dict(origins)
 
     def _arguments(self, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
         """Parameters of the file's functions with what a call gives them."""
@@ -121,8 +129,21 @@ class SourceFile:
             return True
         return self.full_name(value.func).startswith("torch.optim.")
 
-    def refers(self, node: ast.expr) -> set[str]:
+    def refers(self, node: ast.expr) -> Set[str]:
         """The names of objects that the value of an expression may be, or may hold."""
+        return self._once(node, self._refers)
+
+    def _once(self, node: Node, find: Callable[[Node], Set[str]]) -> Set[str]:
+        """The names found for a node, kept where they do not depend on the functions that are running."""
+        key, cuts = (node, bool(self._running)), self._cuts
+        if key in self._known:
+            return self._known[key]
+        found = find(node)
+        if not self._running or cuts == self._cuts:
+            self._known[key] = found
+        return found
+
+    def _refers(self, node: ast.expr) -> Set[str]:
         if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Starred)):
             name = base_name(node)
             inner = node.value if not isinstance(node, ast.Name) else None
@@ -130,17 +151,18 @@ class SourceFile:
         if isinstance(node, ast.Call):
             return self._call_refers(node)
         if isinstance(node, (ast.GeneratorExp, ast.ListComp, ast.SetComp)):
-            return self.refers(node.elt).union(*(self.refers(part.iter) for part in node.generators))
+            iters = (self.refers(part.iter) for part in node.generators)
+            return set().union(self.refers(node.elt), *iters)
         if isinstance(node, (ast.IfExp, ast.BoolOp, ast.Tuple, ast.List, ast.Set, ast.Dict, ast.NamedExpr)):
             parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
             return set().union(*(self.refers(part) for part in parts))
         return set()
 
-    def _call_refers(self, call: ast.Call) -> set[str]:
+    def _call_refers(self, call: ast.Call) -> Set[str]:
         name = called_name(call)
         own = self.functions.get(name, []) if isinstance(call.func, ast.Name) else []
         if own:
-            given = [(dict(bound(function, call)), self._returned(function)) for function in own]
+            given = [(dict(bound(function, call)), self._once(function, self._returned)) for function in own]
             return set().union(
                 *(
                     self.refers(values[one]) if one in values else {one}
@@ -172,9 +194,10 @@ class SourceFile:
         values = [*call.args, *(keyword.value for keyword in call.keywords)]
         return set().union(*(self.refers(value) for value in values))
 
-    def _returned(self, function: FunctionNode) -> set[str]:
+    def _returned(self, function: FunctionNode) -> Set[str]:
         """The parameters and other outer names that a function's result may be, or may hold."""
         if function in self._running:
+            self._cuts += 1
             return set(parameters(function))
         self._running.append(function)
         nodes = list(ast.walk(function))
@@ -189,33 +212,34 @@ class SourceFile:
         self._running.pop()
         return {name for name in names if name not in inner or name in parameters(function)}
 
-    def is_plain(self, name: str, seen: frozenset[str] = frozenset()) -> bool:
+    def is_plain(self, name: str) -> bool:
         """Whether all that a name is set to was built in this file from nothing that trains."""
-        if name in seen:
-            return True
-        if name in self.training or not self.origins.get(name):
-            return False
-        return all(
-            other in self.imports or other in self.functions or self.is_plain(other, seen | {name})
-            for value in self.origins[name]
-            for other in self.refers(value)
-        )
+        names = {name}
+        pending = [name]
+        while pending:
+            one = pending.pop()
+            if one in self.training or not self.origins.get(one):
+                return False
+            reached = {other for value in self.origins[one] for other in self.refers(value)}
+            new = reached - names - self.imports.keys() - self.functions.keys()
+            names |= new
+            pending += new
+        return True
 
-    def aliases(self, name: str, items: bool = False) -> set[str]:
+    def aliases(self, name: str, items: bool = False) -> Set[str]:
         """The name, and the names of the objects that it may stand for; with `items`, that it may hold."""
-        names, grew = {name}, True
-        while grew:
-            reached = {
-                other
-                for one in names
-                for value in self.origins.get(one, ())
-                for other in self._same(value, items)
-            }
-            grew = not reached <= names
-            names |= reached
-        return names
+        if (name, items) not in self._held:
+            names = {name}
+            pending = [name]
+            while pending:
+                values = self.origins.get(pending.pop(), ())
+                reached = {other for value in values for other in self._same(value, items)} - names
+                names |= reached
+                pending += reached
+            self._held[name, items] = names
+        return self._held[name, items]
 
-    def _same(self, value: ast.expr, items: bool) -> set[str]:
+    def _same(self, value: ast.expr, items: bool) -> Set[str]:
         """The names that a value may be part of: of what a constructor was given, nothing is."""
         if isinstance(value, ast.Call) and called_name(value)[:1].isupper():
             return set()

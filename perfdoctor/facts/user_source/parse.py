@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator, Set
 from copy import copy
 from functools import cached_property
 from itertools import product
+from typing import Any, TypeVar
 
 from perfdoctor.model.measured import Location
 
 LineReader = Callable[[str, int], "str | None"]
+Made = TypeVar("Made")
 
 UPWARDS = 3  # folders above a file's own in which a module that it imports is looked for
 KEPT_IN = ("", "src")  # of each of them, where projects keep packages
@@ -51,6 +53,14 @@ class Listing:
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
+        self._made_once: dict[Any, Any] = {}
+
+    def once(self, make: Callable[[Listing], Made]) -> Made:
+        """What a function or a class makes of this file: made when first asked for, and kept."""
+        if make not in self._made_once:
+            self._made_once[make] = make(self)
+        found: Made = self._made_once[make]
+        return found
 
     @cached_property
     def tree(self) -> ast.Module | None:

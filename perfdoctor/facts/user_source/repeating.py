@@ -27,7 +27,7 @@ def repeating_line(sources: Sources, call: Location) -> Location | None:
     ]
     found = _repeats(given)
     if found is None:
-        found = _traced(SourceFile(listing), given)
+        found = _traced(listing.once(SourceFile), given)
     if found is None:
         return None
     function = listing.scope(found.lineno)

@@ -78,3 +78,14 @@ def test_without_batches_or_waits_there_is_none():
     assert facts(*TRAINING, fed=OF_TRAINING) is None
     assert facts(*TRAINING, made(2, 12), *passes(2), fed=OF_TRAINING) is None
     assert facts(*TRAINING, made(2, 12), fed=BOTH) is None
+
+
+@pytest.mark.parametrize("loaders", [4, 40])
+def test_records_are_gone_through_as_often_however_many_loaders_are_made(monkeypatch, loaders):
+    asked = []
+    of = RankRecords.of
+    monkeypatch.setattr(RankRecords, "of", lambda rank, kind: asked.append(kind) or of(rank, kind))
+    others = [made(2 + number, 14) for number in range(loaders)]
+    found = facts(*TRAINING, *others, *passes(*(other["id"] for other in others)), fed=BOTH)
+    assert found.built == loaders
+    assert len(asked) < 20

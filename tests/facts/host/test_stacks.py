@@ -336,6 +336,42 @@ def test_what_a_function_calculates_of_results_is_computed_where_training_needs_
     assert {line.at.line: line.kind for line in found.phases[Phase.OTHER]} == {18: kind, 19: None}
 
 
+MARCHING = """
+from marching import march
+for step in range(500):
+    start = draw(step)
+    loss = (march(model, start, 0.1) - goals).square().mean()
+    loss.backward()
+"""
+MARCH = """
+def march(rate, y, width):
+    for part in range(12):
+        ahead = lifted(y)
+        slope = rate(part * width, ahead)
+        y = y + width * slope
+    return y
+def lifted(y):
+    return [convert(row) for row in y]
+"""
+
+
+@pytest.mark.parametrize("seen", ["root", None])
+def test_what_a_solver_computes_between_two_calls_of_the_model_is_no_batch(seen):
+    calls, solves = at(5), at(5, "march", "/home/me/marching.py")
+    converts = at(9, "lifted", "/home/me/marching.py")
+    linear = f"forward ({TORCH}/nn/modules/linear.py:9)"
+    event = {"event": seen, "at": {"file": "/home/me/marching.py", "line": 5, "function": "march"}}
+    found = facts(
+        stack(calls, solves, wrapper("module_call"), linear, count=30),
+        stack(at(6), wrapper("backward"), f"run ({TORCH}/autograd/graph.py:8)"),
+        stack(calls, at(4, "march", "/home/me/marching.py"), converts),
+        stack(at(4)),
+        source=source_of(train=MARCHING, marching=MARCH),
+        events=[event] if seen else (),
+    )
+    assert {(line.at.line, line.kind) for line in found.phases[Phase.OTHER]} == {(9, "compute"), (4, "data")}
+
+
 def test_a_function_that_logs_is_named_by_the_line_that_calls_it():
     assert (9, "logging") in other(stack(at(9), at(15, "log_all")))
 
