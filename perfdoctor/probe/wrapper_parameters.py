@@ -71,10 +71,17 @@ def _body() -> Any:
 
 
 def _cut() -> None:
-    """Drop the frame of `_body` from the traceback: see patch.cut."""
-    error = sys.exc_info()[1]
-    if error is not None and error.__traceback__ is not None:
-        error.__traceback__ = error.__traceback__.tb_next
+    """Drop the frame of `_body` from the head of the traceback: see patch.cut.
+
+    And where a signal was answered in what it asks, the frames of that, which are of this file.
+    """
+    error, here = sys.exc_info()[1], _cut.__code__.co_filename
+    if error is None or error.__traceback__ is None:
+        return
+    left = error.__traceback__.tb_next
+    while left is not None and left.tb_frame.f_code.co_filename == here:
+        left = left.tb_next
+    error.__traceback__ = left
 
 
 def _taking(plain: List[str], by_keyword: List[str], space: Dict[str, Any]) -> types.FunctionType:

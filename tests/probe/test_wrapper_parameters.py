@@ -89,3 +89,22 @@ def test_an_error_of_the_constructor_shows_no_frame_of_ours(monkeypatch):
         Fails(1)
     functions = [frame.name for frame in traceback.extract_tb(error.value.__traceback__)]
     assert functions == ["test_an_error_of_the_constructor_shows_no_frame_of_ours", "__init__"]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="older interpreters show the frame")
+@pytest.mark.parametrize("amid", ["needed", "others"])
+def test_a_signal_that_is_answered_before_the_constructor_shows_no_frame_of_ours(monkeypatch, amid):
+    def answered(frame, event, _):
+        if frame.f_code.co_name == amid and event == "line":
+            raise InterruptedError
+        return answered
+
+    watched(monkeypatch, Built)
+    sys.settrace(answered)
+    try:
+        with pytest.raises(InterruptedError) as error:
+            Built(1, must=2)
+    finally:
+        sys.settrace(None)
+    functions = [frame.name for frame in traceback.extract_tb(error.value.__traceback__)]
+    assert not {"built", "needed", "others", "wrapper"} & set(functions)
