@@ -60,15 +60,14 @@ def judge(tips: Sequence[Tip], facts: Facts, attribution: TimeAttribution | None
     failures: list[OwnFailure] = []
     specific = [tip for tip in tips if not tip.heading.general]
     advised, not_judged = _ask(specific, facts, attribution, failures)
-    worthwhile = _worthwhile(advised)
-    choices = _choices(worthwhile)
-    worthwhile, rivals = without_rivals([entry for entry in worthwhile if not entry[1].is_choice])
+    found = _worthwhile(advised)
+    worthwhile, rivals = without_rivals([entry for entry in found if not entry[1].is_choice])
     covered = Covered.by(advice for _, advice, _ in worthwhile)
     knowing = replace(facts, groups={**facts.groups, Covered: covered})
     general, also_not_judged = _ask(
         [tip for tip in tips if tip.heading.general], knowing, attribution, failures
     )
-    notes = (*rivals, *choices, *_small_things(advised))
+    notes = (*rivals, *_choices(found), *_small_things(advised))
     if attribution is None:
         return Judgement((), (*not_judged, *also_not_judged), notes, failures=tuple(failures))
     machine = machine_of(facts)

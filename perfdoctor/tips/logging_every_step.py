@@ -10,8 +10,8 @@ is computed for the arguments of such a call alone.
 
 or, where it has an interval already, ten times that; in the loop over epochs, every few epochs.
 
-What is handed to a logger is computed before the call, be its level off: `log.debug(f"{table(rows)}")` makes
-the table in each step, and writes none. Ask the logger first:
+The arguments of a call are computed before the logger looks at its level: `log.debug(f"{table(rows)}")` makes
+the table in each step, even where nothing is written. Ask the logger first:
 
     if log.isEnabledFor(logging.DEBUG):
         log.debug(f"{table(rows)}")

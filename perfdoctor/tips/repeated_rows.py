@@ -2,12 +2,11 @@
 
 ## What it sees
 In sampled steps, the rows of all that a costly module was given are compared bit by bit, and what it
-returned for equal ones. Here each row came several times, or equal rows lay next to each other, and what came
-out was the same but for rounding. Named is the outermost call that is given nothing else, and where the file
-shows it the line that repeats the rows: `repeat_interleave`, `expand`, an index. Examples are a profile that
-is encoded again for each of its candidates, the anchor of several negatives, or an input with several samples
-of what follows from it. Rows that are alike by chance, drawn with replacement or of few categories, and rows
-of padding are not meant.
+returned for equal ones. Here each row came several times, or equal rows lay next to each other, and what
+came out was the same but for rounding. The finding names the outermost call whose rows all repeat, and the
+line that repeats them, if the file shows it: `repeat_interleave`, `expand`, an index. Examples: a profile
+that is encoded again for each of its candidates, an anchor for each of its negatives. Rows that are alike by
+chance, drawn with replacement or of few categories, and rows of padding are not meant.
 
 ## By hand
     encoded = encoder(profiles)                      # (people, width), not people * choices rows

@@ -36,7 +36,7 @@ MEDIA = ("image", "audio", "video")
 KEPT = (1 / 1.2, 0.5, 0.1)
 COPIES = "copies of the images, made once, at the size that training uses"
 IMAGES = {
-    "PIL": "image.draft('RGB', (2 * size, 2 * size))  # before convert(): decodes JPEG alone, smaller\n"
+    "PIL": "image.draft('RGB', (2 * size, 2 * size))  # before convert(); of JPEG only: decodes it smaller\n"
     f"or, of JPEG, torchvision.io.decode_jpeg or simplejpeg; of any, {COPIES}",
     "torchvision": f"torchvision.io.decode_jpeg(data, device='cuda')  # on a GPU\nor: {COPIES}",
     "cv2": f"cv2.imread(path, cv2.IMREAD_REDUCED_COLOR_2)  # decodes at half the size\nor: {COPIES}",

@@ -38,7 +38,7 @@ ALL = 0.95  # of the calls: a training in which nothing gets gradients has anoth
 # loss itself computes is in no module: how far it may be off.
 BACKWARD_LOW, BACKWARD_HIGH = 0.6, 1.3
 SHOWN = 3  # lines
-MEANT = "if it is meant to learn, it does not: look at what lies between it and the loss (a unit that died?)"
+MEANT = "if it is meant to learn, it does not: look at what lies between it and the loss (dead units?)"
 
 
 @tip(

@@ -22,7 +22,7 @@ def test_says_what_gets_zeros_what_it_takes_and_in_which_part_of_the_run():
         "only zeros come back to what Decoder returns, in the last 3 of 6 sampled steps",
         "it takes about 45% of such a step (4.5 ms), backward included",
         "so it is in 60% to 80% of the run",
-        "if it is meant to learn, it does not: look at what lies between it and the loss (a unit that died?)",
+        "if it is meant to learn, it does not: look at what lies between it and the loss (dead units?)",
     )
     assert advice.at == (LINE,)
     assert tip(STEP, ALWAYS).because[2] == "so it is in the whole run"

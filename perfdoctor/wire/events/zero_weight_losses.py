@@ -12,5 +12,7 @@ class ZeroWeightLossEvent(Event, name="zero_weight_loss"):
     module: str | None  # the type of the one that took longest
     calls: int  # those inside others left out
     seconds: float  # that they took
-    called_s: float  # that all calls of models took in this step, where they record gradients
+    # That all calls of models took in this step, where they record gradients; of one around calls with zeros,
+    # what is inside it.
+    called_s: float
     at: Line | None
