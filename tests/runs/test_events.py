@@ -17,7 +17,14 @@ from perfdoctor.wire.events.script import OptimizerEvent, SaveEvent
 
 for module in pkgutil.iter_modules(events.__path__):
     importlib.import_module(f"{events.__name__}.{module.name}")
-KINDS = sorted(Event.__subclasses__(), key=lambda kind: kind.event)
+
+
+def kinds_below(kind):
+    """What is declared below this one; what only says what others have in common is none of it."""
+    return [each for below in kind.__subclasses__() for each in (kinds_below(below) or [below])]
+
+
+KINDS = sorted(kinds_below(Event), key=lambda kind: kind.event)
 
 
 def only(kind, /, **entry):

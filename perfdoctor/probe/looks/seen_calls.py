@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Tuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Dict, Iterable, List, Optional, Tuple, Type, TypeVar
 
-from ...wire.events import Event
+from ...wire.events.seen_calls import CallsLineEvent, CallsLookEvent
 from ...wire.step_rows import DATA_WAIT
 from ..wrapping import Args, Kwargs
 from .calls import CallViewer
@@ -34,8 +34,12 @@ Call = TypeVar("Call", bound=SeenCall)
 class CallsByLine(CallViewer):
     """The calls of one kind in the second step of each pair; those that collect a batch are none of them.
 
-    A subclass sets `step`, which takes in calls by its own `before` and `after`, and makes the events.
+    A subclass sets `step`, which takes in calls by its own `before` and `after`, names its events, and
+    says what they hold beside what all such events do.
     """
+
+    look_event: ClassVar[Type[CallsLookEvent]]
+    line_event: ClassVar[Type[CallsLineEvent]]
 
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
@@ -56,18 +60,39 @@ class CallsByLine(CallViewer):
     def tell(self, look: int, step_s: float) -> float:
         """Write down the calls of this step, and their costliest lines."""
         found = self.step.found
-        self.watch.write(self.of_step(look, step_s, found))
-        for calls, seconds, names in costliest_lines(found):
-            self.watch.write(self.of_line(look, calls, seconds, names))
-        return (seconds_of(found) + backward_seconds_of(found)) / step_s if step_s > 0 else 1.0
+        seconds, backward_s = seconds_of(found), backward_seconds_of(found)
+        self.watch.write(
+            self.look_event(
+                look=look,
+                step_s=step_s,
+                calls=len(found),
+                seconds=seconds,
+                backward_s=backward_s,
+                lines=number_of_lines(found),
+                **self.of_step(found),
+            )
+        )
+        for calls in costliest_lines(found):
+            self.watch.write(
+                self.line_event(
+                    look=look,
+                    calls=len(calls),
+                    seconds=seconds_of(calls),
+                    backward_s=backward_seconds_of(calls),
+                    names=costliest_names(calls),
+                    at=calls[0].line,
+                    **self.of_line(calls),
+                )
+            )
+        return (seconds + backward_s) / step_s if step_s > 0 else 1.0
 
-    def of_step(self, look: int, step_s: float, found: List[Any]) -> Event:
-        """The event that tells of all of them."""
-        raise NotImplementedError
+    def of_step(self, found: List[Any]) -> Dict[str, Any]:
+        """What the event that tells of all of them holds beside that."""
+        return {}
 
-    def of_line(self, look: int, calls: List[Any], seconds: float, names: List[str]) -> Event:
-        """The event that tells of those of one line, `seconds` in all, by functions of these names."""
-        raise NotImplementedError
+    def of_line(self, calls: List[Any]) -> Dict[str, Any]:
+        """What the event that tells of these, of one line, holds beside that."""
+        return {}
 
     def end(self) -> None:
         """Forget the pair."""
@@ -81,19 +106,20 @@ def name_of(function: Any) -> str:
     return f"{owner.__name__}.{name}" if name == "__get__" and hasattr(owner, "__name__") else name
 
 
-def costliest_lines(calls: Iterable[Call]) -> List[Tuple[List[Call], float, List[str]]]:
-    """(calls of a line, their seconds, names of their functions), the costliest first."""
+def costliest_lines(calls: Iterable[Call]) -> List[List[Call]]:
+    """The calls of each line, the costliest first."""
     lines: Dict[str, List[Call]] = {}
     for call in calls:
         lines.setdefault(str(call.line), []).append(call)
-    found = []
-    for same in lines.values():
-        names: Dict[str, int] = {}
-        for call in same:
-            names[call.name] = names.get(call.name, 0) + call.ns
-        costliest = sorted(names, key=lambda name: -names[name])
-        found.append((same, seconds_of(same), costliest[:NAMES_MAX]))
-    return sorted(found, key=lambda line: -line[1])[:LINES_MAX]
+    return sorted(lines.values(), key=seconds_of, reverse=True)[:LINES_MAX]
+
+
+def costliest_names(calls: Iterable[SeenCall]) -> List[str]:
+    """The functions that these calls were of, the costliest first."""
+    names: Dict[str, int] = {}
+    for call in calls:
+        names[call.name] = names.get(call.name, 0) + call.ns
+    return sorted(names, key=lambda name: -names[name])[:NAMES_MAX]
 
 
 def number_of_lines(calls: Iterable[SeenCall]) -> int:

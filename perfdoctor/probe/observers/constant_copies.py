@@ -157,7 +157,7 @@ class ConstantCopyLooks:
                 constants=len(step.repeated),
             )
         )
-        for copies, _, _ in costliest_lines(step.repeated):
+        for copies in costliest_lines(step.repeated):
             self.watch.write(
                 ConstantCopiesLineEvent(
                     look=self.pairs,

@@ -11,7 +11,7 @@ from ...wire.events.constants import ConstantsLineEvent, ConstantsLookEvent
 from ...wire.step_rows import FORWARD
 from ..looks.calls import CallViewer
 from ..looks.constants import OuterTensors, StepCalls
-from ..looks.seen_calls import costliest_lines, number_of_lines, seconds_of
+from ..looks.seen_calls import costliest_lines, costliest_names, number_of_lines, seconds_of
 from ..observer import Watch, observer
 from ..wrapping import Args, Kwargs
 
@@ -73,10 +73,14 @@ class Constants(CallViewer):
                 called_s=self.called_ns / 1e9,
             )
         )
-        for calls, seconds, names in costliest_lines(proven):
+        for calls in costliest_lines(proven):
             self.watch.write(
                 ConstantsLineEvent(
-                    look=look, seconds=seconds, calls=len(calls), names=names, at=calls[0].line
+                    look=look,
+                    seconds=seconds_of(calls),
+                    calls=len(calls),
+                    names=costliest_names(calls),
+                    at=calls[0].line,
                 )
             )
         if len(self.proven) < KEYS_MAX:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import List, Optional
+from typing import Any, Dict, List, Optional
 
-from ...wire.events import Event
 from ...wire.events.copies import CopiesLineEvent, CopiesLookEvent
 from ..looks.copies import MOSTLY, CopyCall, StepCopies, storages_of
-from ..looks.seen_calls import CallsByLine, number_of_lines, seconds_of
+from ..looks.seen_calls import CallsByLine
 from ..observer import Watch, observer
 
 
 class RepeatedCopies(CallsByLine):
     """The copies of one process that both steps of a pair make."""
+
+    look_event = CopiesLookEvent
+    line_event = CopiesLineEvent
 
     def begin(self) -> None:
         """See what is copied."""
@@ -26,30 +28,18 @@ class RepeatedCopies(CallsByLine):
         weights, gradients = storages_of(self.watch.torch, self.watch.lines.optimizers)
         return StepCopies(self.watch.torch, earlier, weights, gradients)
 
-    def of_step(self, look: int, step_s: float, found: List[CopyCall]) -> Event:
-        """All of them."""
-        return CopiesLookEvent(
-            look=look,
-            step_s=step_s,
-            calls=len(found),
-            bytes=sum(call.bytes for call in found),
-            seconds=seconds_of(found),
-            lines=number_of_lines(found),
-        )
+    def of_step(self, found: List[CopyCall]) -> Dict[str, Any]:
+        """How much they wrote."""
+        return {"bytes": sum(call.bytes for call in found)}
 
-    def of_line(self, look: int, calls: List[CopyCall], seconds: float, names: List[str]) -> Event:
-        """Those of one line."""
+    def of_line(self, calls: List[CopyCall]) -> Dict[str, Any]:
+        """How much they wrote, and whether it was mostly weights or gradients."""
         size = sum(call.bytes for call in calls)
-        return CopiesLineEvent(
-            look=look,
-            bytes=size,
-            calls=len(calls),
-            seconds=seconds,
-            names=names,
-            weights=sum(call.bytes for call in calls if call.weights) > MOSTLY * size,
-            gradients=sum(call.bytes for call in calls if call.gradients) > MOSTLY * size,
-            at=calls[0].line,
-        )
+        return {
+            "bytes": size,
+            "weights": sum(call.bytes for call in calls if call.weights) > MOSTLY * size,
+            "gradients": sum(call.bytes for call in calls if call.gradients) > MOSTLY * size,
+        }
 
 
 @observer

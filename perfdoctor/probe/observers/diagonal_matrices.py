@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import Any, Dict, List
 
-from ...wire.events import Event
 from ...wire.events.diagonal_matrices import DiagonalMatricesLineEvent, DiagonalMatricesLookEvent
 from ..looks.diagonals import DiagonalCall, StepDiagonals
-from ..looks.seen_calls import CallsByLine, backward_seconds_of, number_of_lines, seconds_of
+from ..looks.seen_calls import CallsByLine, seconds_of
 from ..observer import Watch, observer
 
 
 class DiagonalMatrices(CallsByLine):
     """The calls on diagonal matrices of one process."""
 
+    look_event = DiagonalMatricesLookEvent
+    line_event = DiagonalMatricesLineEvent
+
     def next(self) -> None:
         """See what is done to matrices."""
         self.step = StepDiagonals(self.watch.torch)
 
-    def of_step(self, look: int, step_s: float, found: List[DiagonalCall]) -> Event:
-        """All such calls of this step."""
-        return DiagonalMatricesLookEvent(
-            look=look,
-            step_s=step_s,
-            calls=len(found),
-            seconds=seconds_of(found),
-            backward_s=backward_seconds_of(found),
-            lines=number_of_lines(found),
-        )
-
-    def of_line(self, look: int, calls: List[DiagonalCall], seconds: float, names: List[str]) -> Event:
-        """Those of one line."""
+    def of_line(self, calls: List[DiagonalCall]) -> Dict[str, Any]:
+        """What the longest of them was like, and whether most were called by torch.distributions."""
         longest = max(calls, key=lambda call: call.ns)
-        return DiagonalMatricesLineEvent(
-            look=look,
-            calls=len(calls),
-            seconds=seconds,
-            backward_s=backward_seconds_of(calls),
-            names=names,
-            matrices=longest.matrices,
-            width=longest.width,
-            distribution=2 * seconds_of(call for call in calls if call.distribution) > seconds,
-            at=calls[0].line,
-        )
+        distribution_s = seconds_of(call for call in calls if call.distribution)
+        return {
+            "matrices": longest.matrices,
+            "width": longest.width,
+            "distribution": 2 * distribution_s > seconds_of(calls),
+        }
 
 
 @observer

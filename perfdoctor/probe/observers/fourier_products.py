@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Tuple
+from typing import Any, Dict, List, Tuple
 
-from ...wire.events import Event
 from ...wire.events.fourier_products import FourierProductsLineEvent, FourierProductsLookEvent
 from ..looks.fourier import FourierProduct, PairTransforms
-from ..looks.seen_calls import CallsByLine, backward_seconds_of, number_of_lines, seconds_of
+from ..looks.seen_calls import CallsByLine
 from ..observer import Watch, observer
 
 
 class FourierProducts(CallsByLine):
     """The transforms of one process."""
+
+    look_event = FourierProductsLookEvent
+    line_event = FourierProductsLineEvent
 
     def __init__(self, watch: Watch) -> None:
         super().__init__(watch)
@@ -27,34 +29,16 @@ class FourierProducts(CallsByLine):
         if self.step is not None:
             self.step.is_second = True
 
-    def of_step(self, look: int, step_s: float, found: List[FourierProduct]) -> Event:
-        """All transforms of this step."""
+    def of_step(self, found: List[FourierProduct]) -> Dict[str, Any]:
+        """Which of their operations a fast transform has, too."""
         taken_ns = sum(call.ns + call.backward_ns for call in found)
         left_ns = sum((call.ns + call.backward_ns) * call.operations_left for call in found)
-        return FourierProductsLookEvent(
-            look=look,
-            step_s=step_s,
-            calls=len(found),
-            seconds=seconds_of(found),
-            backward_s=backward_seconds_of(found),
-            operations_left=left_ns / taken_ns if taken_ns > 0 else 1.0,
-            lines=number_of_lines(found),
-        )
+        return {"operations_left": left_ns / taken_ns if taken_ns > 0 else 1.0}
 
-    def of_line(self, look: int, calls: List[FourierProduct], seconds: float, names: List[str]) -> Event:
-        """Those of one line."""
+    def of_line(self, calls: List[FourierProduct]) -> Dict[str, Any]:
+        """What the longest of them was like."""
         longest = max(calls, key=lambda call: call.ns)
-        return FourierProductsLineEvent(
-            look=look,
-            calls=len(calls),
-            seconds=seconds,
-            backward_s=backward_seconds_of(calls),
-            names=names,
-            taps=longest.taps,
-            rows=longest.rows,
-            hop=longest.hop,
-            at=calls[0].line,
-        )
+        return {"taps": longest.taps, "rows": longest.rows, "hop": longest.hop}
 
 
 @observer

@@ -67,13 +67,13 @@ class RenormalisedEmbeddings(CallViewer):
         self.watch.write(
             RenormalisationLookEvent(look=look, step_s=step_s, calls=len(found), seconds=seconds)
         )
-        for calls, of_line, _ in costliest_lines(found):
+        for calls in costliest_lines(found):
             longest = max(calls, key=lambda call: call.ns)
             self.watch.write(
                 RenormalisedTableEvent(
                     look=look,
                     calls=len(calls),
-                    seconds=of_line,
+                    seconds=seconds_of(calls),
                     lookups=sum(call.lookups for call in calls),
                     width=longest.width,
                     at=longest.line,

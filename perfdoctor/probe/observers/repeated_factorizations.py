@@ -2,55 +2,37 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import Any, Dict, List
 
-from ...wire.events import Event
 from ...wire.events.repeated_factorizations import (
     RepeatedFactorizationsLineEvent,
     RepeatedFactorizationsLookEvent,
 )
 from ..looks.factorizations import RepeatedFactorization, StepFactorizations
-from ..looks.seen_calls import CallsByLine, backward_seconds_of, number_of_lines, seconds_of
+from ..looks.seen_calls import CallsByLine
 from ..observer import Watch, observer
 
 
 class RepeatedFactorizations(CallsByLine):
     """The factorisations of one process."""
 
+    look_event = RepeatedFactorizationsLookEvent
+    line_event = RepeatedFactorizationsLineEvent
+
     def next(self) -> None:
         """See which matrices are factorised."""
         self.step = StepFactorizations(self.watch.torch)
 
-    def of_step(self, look: int, step_s: float, found: List[RepeatedFactorization]) -> Event:
-        """All such calls of this step."""
+    def of_step(self, found: List[RepeatedFactorization]) -> Dict[str, Any]:
+        """What goes with the copies."""
         taken_ns = sum(call.ns + call.backward_ns for call in found)
         copies_ns = sum((call.ns + call.backward_ns) * (1 - 1 / call.times) for call in found)
-        return RepeatedFactorizationsLookEvent(
-            look=look,
-            step_s=step_s,
-            calls=len(found),
-            seconds=seconds_of(found),
-            backward_s=backward_seconds_of(found),
-            repeated=copies_ns / taken_ns if taken_ns > 0 else 0.0,
-            lines=number_of_lines(found),
-        )
+        return {"repeated": copies_ns / taken_ns if taken_ns > 0 else 0.0}
 
-    def of_line(
-        self, look: int, calls: List[RepeatedFactorization], seconds: float, names: List[str]
-    ) -> Event:
-        """Those of one line."""
+    def of_line(self, calls: List[RepeatedFactorization]) -> Dict[str, Any]:
+        """What the longest of them was like."""
         longest = max(calls, key=lambda call: call.ns)
-        return RepeatedFactorizationsLineEvent(
-            look=look,
-            calls=len(calls),
-            seconds=seconds,
-            backward_s=backward_seconds_of(calls),
-            names=names,
-            matrices=longest.matrices,
-            width=longest.width,
-            times=longest.times,
-            at=calls[0].line,
-        )
+        return {"matrices": longest.matrices, "width": longest.width, "times": longest.times}
 
 
 @observer

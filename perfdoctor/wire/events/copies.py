@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from . import Event, Line
+from .seen_calls import CallsLineEvent, CallsLookEvent
 
 
-class CopiesLookEvent(Event, name="copies_look"):
-    """Two steps in a row were looked at call by call."""
+class CopiesLookEvent(CallsLookEvent, name="copies_look"):
+    """The calls of a step that copied what the step before copied."""
 
-    look: int | None  # counted from 1
-    step_s: float  # of the second step, without what looking took
-    calls: int  # of the second step, those that copied what the first one copied
     bytes: int  # that they wrote
-    seconds: float  # that they took
-    lines: int  # they come from
 
 
-class CopiesLineEvent(Event, name="copies_line"):
-    """What one line copied in both steps of such a pair: the second step's calls."""
+class CopiesLineEvent(CallsLineEvent, name="copies_line"):
+    """Those of one line."""
 
-    look: int | None
     bytes: int
-    calls: int
-    seconds: float
-    names: list[str]  # of the functions, costliest first
     weights: bool  # most of these bytes are parameters that optimizers train, or copies of them
-    at: Line | None
     gradients: bool = False  # or their gradients, which are set to zero and not dropped
