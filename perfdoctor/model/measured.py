@@ -145,6 +145,7 @@ class RestartingLoader:
     each_s: float  # what starting its workers and stopping them takes, mean of a pass
     per_step_s: float  # the same in seconds per step, without the first start
     built: int = 1  # how many loaders the line made
+    anew: bool = False  # one for each pass: its workers end with it, however they are set
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ class LoaderFacts:
     at: Location | None  # the `DataLoader(...)` call
     dataset: str  # "module.Class"
     iterable: bool
-    persistent_workers: bool  # they live on from epoch to epoch; not those of a loader that is made again
+    persistent_workers: bool  # they live on from epoch to epoch; not those of a loader made for each epoch
     prefetch_factor: int | None
     pin_memory: bool
     start_method: str | None
@@ -177,7 +178,8 @@ class LoaderFacts:
     steady_wait_s: float | None  # mean wait for a later batch
     worker_start_s: float | None  # mean time from a worker's birth to its first fetch
     loaders: int = 1  # how many DataLoaders the script built
-    built: int = 1  # DataLoaders that its line made one after the other, counted here as one
+    built: int = 1  # DataLoaders of its line, counted here as one
+    anew: bool = False  # one for each epoch, not one for each fold or task that epochs go through again
     epoch_wait_s: float = 0.0  # waits at this loader's epoch starts, seconds per step
     other_wait_s: float = 0.0  # waits for loaders that no step is fed by (validation), seconds per step
     beside_wait_s: float = 0.0  # waits for others that steps are fed by as well (`zip`), seconds per step
@@ -190,6 +192,13 @@ class LoaderFacts:
     restarting: tuple[RestartingLoader, ...] = ()  # those loaders, the costliest first
     others_cpu_s: float = 0.0  # CPU seconds per step, for others' batches that the training process prepares
     file_bytes: int | None = None  # that read calls return while a batch is made, median; None if unknown
+
+    @property
+    def restarts(self) -> int:
+        """How often its workers started again, where those of one loader could have lived on."""
+        if not self.num_workers or self.persistent_workers:
+            return 0
+        return max(0, self.epochs - (1 if self.anew else self.built))
 
     @property
     def others_wait_s(self) -> float:

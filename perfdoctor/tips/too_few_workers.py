@@ -64,7 +64,7 @@ def too_few_workers(
     if workers <= loader.num_workers or model.gain(change).likely < ENOUGH:
         return None
     again = not loader.persistent_workers and loader.epochs > 1
-    live_on = " --persistent-workers" if again and loader.built == 1 else ""
+    live_on = " --persistent-workers" if again and not loader.anew else ""
     late = (
         "their batches arrive late"
         if loader.num_workers
@@ -85,7 +85,7 @@ def too_few_workers(
         tweak=None if loader.iterable else f"--workers {workers}{live_on}",
         same_result=not loader.iterable,
         code=f"DataLoader(..., num_workers={workers}, persistent_workers=True)"
-        + ("" if loader.built == 1 else MADE_ONCE)
+        + (MADE_ONCE if loader.anew else "")
         + ("" if loader.start_method in (None, FORK) else GUARD),
         arguments=f"dataloader_num_workers={workers}, dataloader_persistent_workers=True",
     )

@@ -47,7 +47,7 @@ def workers_restart_each_epoch(step: StepFacts, loader: LoaderFacts) -> Advice |
     restarting += named
     if starts.likely < NOTICEABLE or not restarting:
         return None
-    workers, made_once = restarting[0].num_workers, all(each.built == 1 for each in restarting)
+    workers, anew = restarting[0].num_workers, any(each.anew for each in restarting)
     return Advice(
         because=(
             *(_training(loader) if again else ()),
@@ -57,9 +57,8 @@ def workers_restart_each_epoch(step: StepFacts, loader: LoaderFacts) -> Advice |
         ),
         change=change,
         at=tuple(each.at for each in restarting if each.at),
-        tweak="--persistent-workers" if made_once else None,
-        code=f"DataLoader(..., num_workers={workers}, persistent_workers=True)"
-        + ("" if made_once else MADE_ONCE),
+        tweak=None if anew else "--persistent-workers",
+        code=f"DataLoader(..., num_workers={workers}, persistent_workers=True)" + (MADE_ONCE if anew else ""),
         arguments=f"dataloader_num_workers={workers}, dataloader_persistent_workers=True",
     )
 
@@ -68,7 +67,7 @@ def _training(loader: LoaderFacts) -> Iterator[str]:
     """What the training loader's epochs begin with."""
     yield f"each of {loader.epochs} epochs begins with a wait of {loader.epoch_start_s or 0.0:.2f} s"
     yield f"a batch costs {loader.batch_s * 1e3:.1f} ms: the rest restarts {loader.num_workers} workers"
-    if loader.built > 1:
+    if loader.anew:
         yield f"the line made {loader.built} loaders, and the workers of each end with it"
 
 
@@ -77,7 +76,7 @@ def _other(loader: RestartingLoader) -> Iterator[str]:
     line = f" in line {loader.at.line}" if loader.at else ""
     workers = count(loader.num_workers, "worker")
     yield f"each of {loader.passes} passes over the loader{line} restarts {workers}: {loader.each_s:.2f} s"
-    if loader.built > 1:
+    if loader.anew:
         yield f"that line made {loader.built} loaders, and the workers of each end with it"
 
 

@@ -45,3 +45,12 @@ def test_fires_at_the_threshold_and_is_silent_just_under_it():
 
 def test_is_silent_where_the_script_takes_the_gradients_itself():
     assert tip(run(), STEP, replace(FOUND, read=True)) is None
+
+
+def test_a_backward_for_the_gradient_of_an_input_is_told_to_ask_for_no_more():
+    asked = replace(FOUND, name="image", entry=None, asked=True)
+    advice = tip(run(), STEP, asked)
+    assert advice.at == (BACKWARD,)
+    assert advice.code.startswith("(gradient,) = torch.autograd.grad(loss, image)")
+    assert gain(advice).likely == pytest.approx(gain(tip(run(), STEP, FOUND)).likely)
+    assert gain(advice).low < gain(tip(run(), STEP, FOUND)).low

@@ -150,7 +150,7 @@ def test_what_restarts_cost_is_no_reason_against_workers_that_are_advised_to_liv
 
 
 def test_a_loader_that_is_made_for_each_epoch_is_told_to_be_made_once():
-    advice = judge(STARVED, loader(batch=12, epochs=5, built=5), cpu(cores=8, busy=1))
+    advice = judge(STARVED, loader(batch=12, epochs=5, built=5, anew=True), cpu(cores=8, busy=1))
     assert advice is not None
     assert advice.tweak == "--workers 2"
     assert (

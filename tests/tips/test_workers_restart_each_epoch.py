@@ -80,7 +80,7 @@ def test_workers_of_a_validation_loader_are_named_alone(training, change):
 
 
 def test_validation_loaders_made_for_each_pass_need_one_that_is_made_once():
-    anew = {**VALIDATES, "restarting": (replace(VALIDATION, built=11),)}
+    anew = {**VALIDATES, "restarting": (replace(VALIDATION, built=11, anew=True),)}
     advice = tip(STEPS, loader(**{**STALLED, **anew, "persistent_workers": True}))
     assert advice is not None
     assert "that line made 11 loaders, and the workers of each end with it" in advice.because
@@ -103,9 +103,19 @@ def test_fires_just_above_the_threshold():
 
 
 def test_workers_that_end_with_a_loader_made_anew_need_one_that_is_made_once():
-    advice = tip(STEPS, loader(**STALLED, built=11))
+    advice = tip(STEPS, loader(**STALLED, built=11, anew=True))
     assert advice is not None
     assert "the line made 11 loaders, and the workers of each end with it" in advice.because
     assert advice.tweak is None  # nothing lives on with a loader that goes
     assert advice.code is not None
     assert "made once" in advice.code
+
+
+def test_loaders_of_several_folds_that_epochs_go_through_again_need_no_more_than_the_flag():
+    advice = tip(STEPS, loader(**STALLED, built=3))
+    assert advice is not None
+    assert not any("the line made" in said for said in advice.because)
+    assert advice.tweak == "--persistent-workers"
+    assert advice.code == "DataLoader(..., num_workers=4, persistent_workers=True)"
+    assert facts.gain(advice).likely == pytest.approx(1 / (1 - 0.3 * (11 - 3) / 10))
+    assert tip(STEPS, loader(**STALLED, built=3, persistent_workers=True)) is None

@@ -67,6 +67,7 @@ def _facts(
     steps: Steps,
 ) -> LoaderFacts:
     event, loaders = made[0], frozenset(entry.id for entry in made)
+    built = len({entry.loader for entry in epochs}) or len(made)
     batches = rows["batches"].astype(np.float64)
     total = float(batches.sum())
     costs = (rows["read_ns"] + rows["collate_ns"]) / 1e9
@@ -78,14 +79,13 @@ def _facts(
     starts = [entry.startup_ns + entry.first_wait_ns for entry in epochs]
     others, beside = {entry.loader for entry in rank.of(EpochEvent)} - loaders, fed_beside(rank, span)
     restarting = _restarting(rank, loaders, span)
-    size = float(rows["bytes"].sum()) / total
     return LoaderFacts(
         num_workers=event.num_workers,
         batch_size=event.batch_size,
         at=location(user_made(rank)[event.id].at),
         dataset=(event.dataset or "unknown"),
         iterable=event.iterable,
-        persistent_workers=event.persistent_workers and len(made) == 1,  # else they end with their loader
+        persistent_workers=event.persistent_workers and not 1 < built == len(epochs),  # they end with it
         prefetch_factor=event.prefetch_factor,
         pin_memory=event.pin_memory,
         start_method=event.start_method,
@@ -96,18 +96,18 @@ def _facts(
         batch_p95_s=p95_s,
         collate_s=mean("collate_ns"),
         collate_cpu_s=mean("collate_cpu_ns"),
-        batch_bytes=round(size) if size > 0 else None,
+        batch_bytes=_batch_bytes(rows, total),
         file_bytes=_file_bytes(rows),
         batches_per_step=_per_step(_delivered(rank, loaders, epochs, steps), total, event, span),
         epochs=len(epochs),
-        # the first epoch's start also pays for what is done once: the later ones tell, where there are any
-        epoch_start_s=sum(starts[1:] or starts) / len(starts[1:] or starts) / 1e9 if starts else None,
+        epoch_start_s=_later_mean(starts) / 1e9 if starts else None,
         epoch_end_s=_epoch_end_s(rank, loaders),
         epoch_slowed_s=slowed_s(epochs, steps),
         steady_wait_s=_steady_wait_s(_ends(rank, epochs)),
         worker_start_s=_worker_start_s(rank, loaders),
         loaders=len(made_loaders(rank)),
-        built=len(made),
+        built=built,
+        anew=1 < built == len(epochs),
         epoch_wait_s=sum(starts) / 1e9 / span.steps,
         other_wait_s=wait_s(rank, others - beside, span),
         beside_wait_s=wait_s(rank, beside, span),
@@ -118,6 +118,17 @@ def _facts(
         samples=int(rows["samples"].sum()),
         items=max((entry.items or 0 for entry in epochs), default=0) or None,
     )
+
+
+def _batch_bytes(rows: Rows, batches: float) -> int | None:
+    size = float(rows["bytes"].sum()) / batches
+    return round(size) if size > 0 else None
+
+
+def _later_mean(starts: Sequence[int]) -> float:
+    """The first epoch's start also pays for what is done once: the later ones tell, where there are any."""
+    told = starts[1:] or starts
+    return sum(told) / len(told)
 
 
 def _epoch_end_s(rank: RankRecords, loaders: Loaders) -> float | None:
@@ -161,7 +172,9 @@ def _restarting(rank: RankRecords, loaders: Loaders, span: MeasuredSpan) -> tupl
         starts_ns = [entry.startup_ns + max(0.0, entry.first_wait_ns - batch_ns) for entry in epochs]
         each_s = sum(starts_ns) / len(starts_ns) / 1e9 + (_epoch_end_s(rank, made) or 0.0)
         all_s = min(each_s * again, span.seconds)
-        found.append(RestartingLoader(num_workers, at, len(epochs), each_s, all_s / span.steps, len(used)))
+        per_step_s = all_s / span.steps
+        passes, anew = len(epochs), anew and len(used) > 1
+        found.append(RestartingLoader(num_workers, at, passes, each_s, per_step_s, len(used), anew))
     return tuple(sorted(found, key=lambda each: -each.per_step_s))
 
 

@@ -32,7 +32,7 @@ def good_workers(model: StepModel, cpu: CpuFacts) -> int:
 
 def start_again(loader: LoaderFacts) -> bool:
     """Whether the training loader's workers start again for each epoch."""
-    return bool(loader.num_workers) and not loader.persistent_workers and loader.epochs > 1
+    return loader.restarts > 0
 
 
 def restarts(step: StepFacts, loader: LoaderFacts) -> Estimate:
@@ -42,9 +42,11 @@ def restarts(step: StepFacts, loader: LoaderFacts) -> Estimate:
     removed_s = most_s = 0.0
     if start_again(loader) and loader.epoch_start_s:
         stall_s = loader.epoch_start_s - (loader.steady_wait_s or 0.0)
-        ends_s, again = loader.epoch_end_s or 0.0, loader.epochs - 1
+        ends_s = loader.epoch_end_s or 0.0
         # the first batch still has to be prepared
-        removed_s, most_s = ((max(0.0, s) + ends_s) * again for s in (stall_s - loader.batch_s, stall_s))
+        removed_s, most_s = (
+            (max(0.0, s) + ends_s) * loader.restarts for s in (stall_s - loader.batch_s, stall_s)
+        )
     others = loader.others_restart_s / step.mean_s
     share, most = (min(1.0, seconds / step.wall_s + others) for seconds in (removed_s, most_s))
     return Estimate(SURE * share, share, most)
@@ -62,7 +64,7 @@ def slowed(step: StepFacts, loader: LoaderFacts) -> Estimate:
     """The share of the training time by which steps train faster if no workers start in them."""
     if not start_again(loader) or step.wall_s <= 0:
         return NOTHING
-    share = min(1.0, loader.epoch_slowed_s * (loader.epochs - 1) / step.wall_s)
+    share = min(1.0, loader.epoch_slowed_s * loader.restarts / step.wall_s)
     return Estimate(0.0, share, share)  # a first step of an epoch may be slower for another reason
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from collections.abc import Sequence
 
 from perfdoctor.facts.decode import location
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.growing_names import written
-from perfdoctor.facts.user_source.parse import Listing, Sources, covers, header, logs, statements
+from perfdoctor.facts.user_source.parse import Listing, Sources, calls, covers, header, logs, statements
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Location
 from perfdoctor.runs.types import RankRecords
@@ -16,6 +17,7 @@ from perfdoctor.wire.events.training import DiscardedGradientsEvent
 
 # What these give has no graph.
 CUTTING = frozenset("data detach device dtype item numel numpy shape size tolist".split())
+CLEARING = frozenset(("zero_grad", "backward"))  # after it, gradients are others
 SIZES = frozenset("abs isfinite isinf isnan max mean norm numel std sum".split())
 MOSTLY = 0.5  # of the looks: fewer are a stage of the training
 
@@ -32,6 +34,7 @@ class DiscardedGradientFacts:
     at: Location | None  # of the backward
     entry: Location | None  # where the tensor goes into the loss
     read: bool  # the script takes gradients for something of its own
+    asked: bool = False  # the backward is for the gradient of this tensor alone, which is no parameter
 
 
 @fact
@@ -47,7 +50,7 @@ def discarded_gradient_facts(rank: RankRecords, sources: Sources) -> DiscardedGr
     if len(seen) <= MOSTLY * len(looks):
         return None
     last = seen[-1]
-    at, held_at = location(last.at), location(last.held_at)
+    at, held_at, asked = location(last.at), location(last.held_at), bool(last.asked)
     return DiscardedGradientFacts(
         backwards=sum(look.of_line for look in seen),
         of_backward=min(1.0, sum(_share(look) for look in seen) / len(looks)),
@@ -55,8 +58,9 @@ def discarded_gradient_facts(rank: RankRecords, sources: Sources) -> DiscardedGr
         elements=last.elements,
         name=last.name,
         at=sources.shown(at),
-        entry=_entry(sources, held_at, last.name),
-        read=at is not None and _reads_gradients(sources.file(at.file)),
+        entry=None if asked else _entry(sources, held_at, last.name),
+        read=at is not None and _is_read(sources.file(at.file), at.line, last.name if asked else None),
+        asked=asked,
     )
 
 
@@ -101,13 +105,36 @@ def _given(node: ast.stmt, name: str) -> int | None:
     return None
 
 
-def _reads_gradients(listing: Listing) -> bool:
-    """Whether the file takes gradients for more than clearing, scaling, testing or logging their size."""
-    tree = listing.tree
-    if tree is None:
-        return False
+def _is_read(listing: Listing, line: int, own: str | None) -> bool:
+    """Whether gradients of others than `own` are taken, of it before they are cleared; of none, anywhere."""
+    scope = listing.scope(line)
+    if listing.tree is None or own is None or scope is None:
+        return listing.tree is not None and _reads_gradients([listing.tree])
+    loops = list(listing.loops(line))
+    first = loops[-1].lineno if loops else line
+    after = []
+    for node in sorted(statements(scope.body), key=lambda each: each.lineno):
+        called = {name for _, name in calls(node)}
+        if node.lineno > line and called & CLEARING:
+            break
+        if node.lineno >= first:
+            after.append((node, called))
+    names = {name for _, called in after for name in called}
+    functions = [
+        node
+        for node in ast.walk(listing.tree)
+        if isinstance(node, ast.FunctionDef) and node.name in names and node is not scope
+    ]
+    return _reads_gradients([*(part for node, _ in after for part in header(node)), *functions], own)
+
+
+def _reads_gradients(nodes: Sequence[ast.AST], own: str | None = None) -> bool:
+    """Whether gradients are taken for more than clearing, scaling, testing or logging their size."""
+    inner = [node for part in nodes for node in ast.walk(part)]
     harmless: set[int] = set()
-    for node in ast.walk(tree):
+    for node in inner:
+        if isinstance(node, ast.Attribute) and own is not None and written(node.value) == own:
+            harmless.add(id(node))
         if isinstance(node, ast.Compare):
             harmless.update(id(one) for one in (node.left, *node.comparators))
         elif isinstance(node, ast.Call):
@@ -122,5 +149,5 @@ def _reads_gradients(listing: Listing) -> bool:
         and node.attr == "grad"
         and isinstance(node.ctx, ast.Load)
         and id(node) not in harmless
-        for node in ast.walk(tree)
+        for node in inner
     )

@@ -4,6 +4,9 @@ Where a script has several optimizers, every backward is looked at for a few rou
 later. Of each, a look notes when each operation began, and one parameter of each optimizer that it reached.
 Before the next backwards that parameter tells whether its gradient was cleared; an update of its optimizer
 ends the question.
+
+Where there is one optimizer, and more backwards than updates, those are looked at that reach a tensor of the
+script's own as well: an image that is attacked, or a sample that is drawn by its energy.
 """
 
 from __future__ import annotations
@@ -26,6 +29,10 @@ from ..user_frames import line_of, user_frames
 LOOKS_AT = (8, 64, 256)  # backwards: by the first, every optimizer is there
 BACKWARDS = 24  # of a look: two rounds of a critic that is trained five times as often, penalties included
 WAITED = 4 * BACKWARDS  # until the last of them found their update, as where gradients are accumulated
+OF_ONE = (
+    8  # backwards, beside one optimizer: where they reach no tensor of the script's own, no later one will
+)
+PASSED = 0.5  # of an operation that hands gradients on, and computes those of a weight as well
 TRIED = 4  # of an optimizer's parameters: a gradient that is zero anyway tells nothing, as of a critic's bias
 HOLDERS = 2  # of the user's frames in which the names of tensors are looked up, innermost first
 
@@ -73,6 +80,8 @@ class _Backward:
         self.elements: Dict[int, int] = {}  # of each leaf
         self.names: Dict[int, Tuple[str, Dict[str, Any]]] = {}  # the script's, by the node of their tensor
         self.reached: Dict[Owners, _Reached] = {}
+        self.asked: Dict[int, Any] = {}  # leaves that are no parameters: a script that has such wants theirs
+        self.weights: Set[int] = set()  # leaves of several dimensions
         self.opaque: Set[int] = set()  # nodes that may reach parameters out of sight
         self.began_at: List[Tuple[int, int]] = []  # (time, position) of operations
         self.handles: List[Any] = []
@@ -87,15 +96,23 @@ class _Backward:
         """What it reached and nobody used or cleared so far."""
         return (one for one in self.reached.values() if one.discarded is None)
 
+    @property
+    def is_for_inputs(self) -> bool:
+        """Whether nothing came of its gradients but those of tensors of the script's own."""
+        fates = [one.discarded for one in self.reached.values()]
+        return bool(self.asked) and bool(fates) and all(fates)
+
     def in_vain(self) -> Set[int]:
         """The leaves whose gradients were thrown away while others' were used; none where that is in doubt.
 
         A network between the loss and a used gradient is left out: its layers have to be passed.
         """
         fates = {owners: one.discarded for owners, one in self.reached.items()}
+        vain = {index for index, owners in self.leaves.items() if fates.get(owners)}
+        if self.is_for_inputs:
+            return vain
         if None in fates.values() or False not in fates.values():
             return set()
-        vain = {index for index, owners in self.leaves.items() if fates.get(owners)}
         needed = set(range(len(self.parents))) - set(self._needless(vain)) - set(self.leaves)
         passed = {self.leaves.get(parent) for index in needed for parent in self.parents[index]}
         return {index for index in vain if self.leaves[index] not in passed}
@@ -104,7 +121,17 @@ class _Backward:
         """Seconds in the operations that lead to these leaves only, and their positions."""
         found = self._needless(vain) if vain else []
         own = self._own_seconds()
-        return sum(own.get(index, 0.0) for index in found), found
+        passed = self._passed({*found, *(vain & self.weights)}) if self.is_for_inputs else []
+        seconds = sum(own.get(index, 0.0) for index in found)
+        return seconds + PASSED * sum(own.get(index, 0.0) for index in passed), found
+
+    def _passed(self, apart: Set[int]) -> List[int]:
+        """Operations that hand gradients on to these, and to others as well."""
+        return [
+            index
+            for index, above in enumerate(self.parents)
+            if index not in apart and not apart.isdisjoint(above) and not apart.issuperset(above)
+        ]
 
     def _needless(self, vain: Set[int]) -> List[int]:
         return needless(self.parents, set(self.leaves), (set(self.leaves) - vain) | self.opaque)
@@ -125,6 +152,7 @@ class RoundsLook:
         self.steps = steps
         self.owners = owners  # by the identity of the parameter
         self.optimizers = optimizers  # by number
+        self.of_one = len(set(owners.values())) == 1
         self.backwards: List[_Backward] = []
         self.current: Optional[_Backward] = None
         self.updates: Dict[int, List[int]] = {}  # by optimizer: how many backwards there had been
@@ -136,6 +164,9 @@ class RoundsLook:
     def _before_backward(self, loss: Any) -> None:
         """See what became of earlier gradients, and note this graph."""
         self.calls += 1
+        if self.of_one and len(self.backwards) == OF_ONE and not any(one.asked for one in self.backwards):
+            self._close()
+            return
         pending = [one for backward in self.backwards for one in backward.pending()]
         for one in pending:
             one.look()
@@ -186,33 +217,52 @@ class RoundsLook:
         backward.place = tuple((frame.f_code.co_filename, frame.f_lineno) for frame in frames)
         backward.at = line_of(frames[0]) if frames else None
         backward.parents = parents_of(order)
-        reached: Dict[Owners, List[Any]] = {}
+        reached = self._leaves(backward, order)
+        if self.of_one and not backward.asked:
+            return
         for index, node in enumerate(order):
-            leaf = variable_of(node)
-            if leaf is None:
+            if index not in backward.leaves:
                 if "Checkpoint" in operation_of(
                     node
                 ):  # its own backward runs another, which reaches parameters
                     backward.opaque.add(index)
                 backward.handles.append(node.register_prehook(_noting(backward.began_at, index)))
-                continue
-            owners = self.owners.get(id(leaf), frozenset())
-            backward.leaves[index], backward.elements[index] = owners, leaf.numel()
-            if owners:
-                reached.setdefault(owners, []).append(leaf)
-        if len(reached) > 1:
+        if len(reached) > 1 or (reached and backward.asked):
             backward.reached = {owners: _Reached(leaves) for owners, leaves in reached.items()}
             position = {node: index for index, node in enumerate(order)}
+            own = {id(leaf()): index for index, leaf in backward.asked.items()}
             for frame in frames[:HOLDERS]:
                 for name, value in _named(names_of(frame)):
-                    index = position.get(value.grad_fn, -1) if is_a(value, torch.Tensor) else -1
+                    if not is_a(value, torch.Tensor):
+                        continue
+                    index = own.get(id(value), position.get(value.grad_fn, -1))
                     if index >= 0:
                         backward.names.setdefault(index, (name, line_of(frame)))
 
-    def _end(self) -> None:
-        """Take the look off the schedule and write what it saw."""
+    def _leaves(self, backward: _Backward, order: List[Any]) -> Dict[Owners, List[Any]]:
+        """Note what the gradients are added to; those of optimizers, by these."""
+        reached: Dict[Owners, List[Any]] = {}
+        for index, node in enumerate(order):
+            leaf = variable_of(node)
+            if leaf is None:
+                continue
+            owners = self.owners.get(id(leaf), frozenset())
+            backward.leaves[index], backward.elements[index] = owners, leaf.numel()
+            if leaf.dim() > 1:
+                backward.weights.add(index)
+            if owners:
+                reached.setdefault(owners, []).append(leaf)
+            elif type(leaf) is self.steps.torch.Tensor:
+                backward.asked[index] = weakref.ref(leaf)
+        return reached
+
+    def _close(self) -> None:
         self.steps.schedule.looks.remove(self)
         self.steps.moments.update.remove(self.updated)
+
+    def _end(self) -> None:
+        """Take the look off the schedule and write what it saw."""
+        self._close()
         rounds = min((seen for seen in self.updates.values() if len(seen) > 1), key=len, default=None)
         backwards = self.backwards[rounds[0] : rounds[-1]] if rounds else self.backwards
         of_place: Dict[Any, List[Tuple[_Backward, Set[int], float, List[int]]]] = {}
@@ -222,9 +272,9 @@ class RoundsLook:
                 of_place.setdefault(backward.place, []).append((backward, vain, *backward.needless(vain)))
         worst = max(of_place.values(), key=lambda found: sum(one[2] for one in found), default=[])
         backward, vain, _, found = worst[-1] if worst else (_Backward(), set(), 0.0, [])
-        name, held_at = backward.names.get(
-            max((index for index in found if index in backward.names), default=-1), (None, None)
-        )
+        asked = backward.is_for_inputs
+        named = [index for index in (backward.asked if asked else found) if index in backward.names]
+        name, held_at = backward.names.get(max(named, default=-1), (None, None))
         self.steps.session.write(
             DiscardedGradientsEvent(
                 backwards=len(backwards),
@@ -236,6 +286,7 @@ class RoundsLook:
                 name=name,
                 at=backward.at,
                 held_at=held_at,
+                asked=asked or None,
             )
         )
 
@@ -255,12 +306,14 @@ class DiscardedGradients:
         self.optimizers[number] = weakref.ref(optimizer)
 
     def sample(self, recorder: Recorder, loss: Any) -> None:
-        """Open a look, if it is time and there are several optimizers."""
+        """Open a look, if it is time and there are several optimizers, or backwards without an update."""
         schedule = self.steps.schedule
         if not self.due or schedule.backwards < self.due[0]:
             return
         self.due = [count for count in self.due if count > schedule.backwards]
-        if len(self.lines.optimizers) < 2 or (self.look is not None and self.look in schedule.looks):
+        if self.look is not None and self.look in schedule.looks:
+            return
+        if len(self.lines.optimizers) < 2 and schedule.backwards <= recorder.updates + 1:
             return
         owners = self._owners()
         if owners and not compiles_backward():
@@ -282,7 +335,7 @@ class DiscardedGradients:
 
 @observer
 def discarded_gradients(watch: Watch) -> None:
-    """Look at every backward of a few rounds, three times in a run, where there are several optimizers."""
+    """Look at every backward of a few rounds, three times in a run, where gradients may go unused."""
     looks = DiscardedGradients(watch.steps, watch.lines)
     watch.on_optimizer("discarded", looks.optimizer_seen)
     watch.before_some_backwards("discarded", looks.sample)

@@ -112,6 +112,7 @@ class DiscardedGradientsEvent(Event, name="discarded"):
     name: str | None  # of the script's, that holds a tensor to cut the graph at
     at: Line | None  # of the backward
     held_at: Line | None  # where the frame is that has the name
+    asked: bool | None = None  # for the gradient of a tensor of the script's alone, whose name this is
 
 
 class RetainedGraphsEvent(Event, name="retained"):

@@ -183,6 +183,7 @@ def test_workers_of_a_loader_that_is_made_for_each_pass_end_with_it(persistent):
     (found,) = facts(*events, loader=fetches(100, 6)).restarting
     assert (found.at.line, found.built, found.passes, found.each_s) == (14, 4, 4, pytest.approx(0.005))
     assert found.per_step_s == pytest.approx(3 * 0.005 / 100)
+    assert found.anew
 
 
 def test_loaders_of_one_line_that_live_on_restart_nothing():
@@ -240,7 +241,23 @@ def test_a_loader_that_its_line_makes_for_each_epoch_is_one_loader(workers):
     assert found.other_wait_s == 0.0
     assert found.epoch_wait_s == pytest.approx(4 * 0.010 / 100)
     assert found.steady_wait_s == pytest.approx(0.001)
+    assert found.anew
     assert not found.persistent_workers  # of each loader, they end with it
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_loaders_of_one_line_that_epochs_go_through_again_are_not_made_anew(persistent):
+    made = [{**MADE, "id": each, "num_workers": 2, "persistent_workers": persistent} for each in (1, 2)]
+    times = [(1, 0, 1000, 1240), (1, 1, 1250, 1490), (2, 0, 1500, 1740), (2, 1, 1750, 2000)]
+    epochs = [epoch(each, index=index, begin=begin) for each, index, begin, _ in times]
+    ends = [
+        {**ended(each, index=index, t=t, batches=25, wait=24), "end_wait_ns": 0}
+        for each, index, _, t in times
+    ]
+    fed = np.concatenate([fetches(50, 6, loader=each) for each in (1, 2)])
+    found = facts(*made, *epochs, *ends, loader=fed)
+    assert (found.built, found.epochs, found.anew) == (2, 4, False)
+    assert (found.persistent_workers, found.restarts) == (persistent, 0 if persistent else 2)
 
 
 def test_loaders_of_one_line_that_deliver_side_by_side_are_several():

@@ -72,3 +72,42 @@ def test_what_only_few_looks_show_and_broken_records_are_nothing():
     assert facts(look(), {"event": "discarded", **NONE}) is None
     assert facts({"event": "discarded"}) is None
     assert facts(look(at=None, held_at=None)).entry is None
+
+
+ATTACK = """def train(model, optimizer, images):
+    for k in range(10):
+        energy = model(images)
+        energy.sum().backward()
+        images.data.add_(images.grad.data)
+        {more}
+    finish(model)
+    model.zero_grad()
+    model(images).mean().backward()
+    clip(model)
+    optimizer.step()
+
+def clip(model):
+    for p in model.parameters():
+        p.grad.copy_(p.grad.clamp(-1, 1) * scale(p.grad))
+
+def finish(model):
+    {finish}
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "finish", "read"),
+    [
+        pytest.param("images.grad.zero_()", "pass", False, id="its-own"),
+        pytest.param("kept.append(model.weight.grad)", "pass", True, id="in-the-loop"),
+        pytest.param("pass", "kept.append(model.weight.grad)", True, id="in-a-function-that-is-called"),
+    ],
+)
+def test_beside_the_gradient_that_is_asked_for_those_count_that_are_read_before_they_are_cleared(
+    more, finish, read
+):
+    at = {**AT, "line": 4, "function": "train"}
+    asked = look(name="images", at=at, held_at=at, asked=True)
+    sources = Sources(source_of(train=ATTACK.format(more=more, finish=finish)))
+    found = discarded_gradient_facts(RankRecords(0, None, None, (asked,)), sources)
+    assert (found.asked, found.read, found.entry) == (True, read, None)

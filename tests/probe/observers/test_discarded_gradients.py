@@ -105,6 +105,68 @@ def test_one_optimizer_is_not_looked_at(tmp_path):
     assert watched(tmp_path, script).ranks[0].of(DiscardedGradientsEvent) == []
 
 
+ATTACK = """
+    import torch
+    from torch import nn
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.BatchNorm1d(8), nn.Linear(8, 1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for step in range(30):
+        image = torch.rand(6, 8, requires_grad=True)
+        for attack in range(3):
+            loss = model(image).sum()
+            {backward}
+            image.data.add_(image.grad, alpha=0.1)
+            image.grad = None
+        {clear}
+        model(image.detach()).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+ATTACKED = {"backward": "loss.backward()", "clear": "model.zero_grad()"}
+
+
+def attacks(tmp_path, **changed):
+    return watched(tmp_path, ATTACK.format(**{**ATTACKED, **changed})).ranks[0].of(DiscardedGradientsEvent)
+
+
+def test_a_backward_for_the_gradient_of_an_input_computes_those_of_parameters_in_vain(tmp_path):
+    events = attacks(tmp_path)
+    assert events
+    for event in events:
+        assert (event.asked, event.name, event.at["line"]) == (True, "image", 11)
+        assert event.elements == 8 * 8 + 8 + 8 + 8 + 8 + 1
+        assert event.of_line == event.backwards * 3 // 4
+        assert 0 < event.needless_s < event.line_s < event.seconds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"clear": ""}, id="added-to-those-of-the-update"),
+        pytest.param({"backward": "loss.backward(inputs=[image])"}, id="inputs"),
+        pytest.param({"backward": "image.grad, = torch.autograd.grad(loss, image)"}, id="asked-for-alone"),
+    ],
+)
+def test_where_gradients_of_parameters_are_used_or_not_computed_none_is_in_vain(tmp_path, changed):
+    assert all((event.needless_s, event.at) == (0.0, None) for event in attacks(tmp_path, **changed))
+
+
+def test_gradients_that_are_added_up_are_not_looked_at(tmp_path):
+    script = """
+        import torch
+        model = torch.nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(80):
+            model(torch.ones(8, 4)).sum().backward()
+            if step % 4 == 3:
+                optimizer.step()
+                optimizer.zero_grad()
+    """
+    assert watched(tmp_path, script).ranks[0].of(DiscardedGradientsEvent) == []
+
+
 def test_watching_leaves_the_result_as_it_is(tmp_path):
     code = (
         SCRIPT.format(**PLANTED) + "    torch.save([*G.state_dict().values(), loss.detach()], 'result.pt')\n"
