@@ -278,7 +278,8 @@ class LineCost:
     only_reported: bool = False  # the source shows that no update depends on it: it can run less often
     interval: Interval = OF_STEPS  # at which it runs, of a line that logs
     reads_tensor: bool = False  # of a line that logs: it reads, or is handed, a tensor that the model gave
-    # Of a line that logs: the innermost of the user's below it, by most samples.
+    # Of a line that logs: the innermost of the user's below it, by most samples. Of one that makes steps
+    # stall: the innermost that nearly all of its time lies below.
     inner: Location | None = None
     # Of a line whose time goes into what it hands to a logger: whether it asks for it, in the script's words.
     asks: str | None = None
