@@ -1,4 +1,4 @@
-"""Which calls of each step factorise copies of the same matrix."""
+"""Which calls of each step factorise the same matrix several times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...wire.events.repeated_factorizations import (
     RepeatedFactorizationsLineEvent,
     RepeatedFactorizationsLookEvent,
 )
-from ..looks.factorizations import RepeatedFactorization, StepFactorizations
+from ..looks.factorizations import FactorisedMatrices, RepeatedFactorization, StepFactorizations
 from ..looks.seen_calls import CallsByLine, backward_seconds_of, number_of_lines, seconds_of
 from ..observer import Watch, observer
 
@@ -17,14 +17,26 @@ from ..observer import Watch, observer
 class RepeatedFactorizations(CallsByLine):
     """The factorisations of one process."""
 
-    def next(self) -> None:
+    def begin(self) -> None:
         """See which matrices are factorised."""
-        self.step = StepFactorizations(self.watch.torch)
+        self.known = FactorisedMatrices(self.watch.torch)
+        self.next()
+
+    def next(self) -> None:
+        """See which of them are factorised again."""
+        self.step = StepFactorizations(self.watch.torch, self.known)
+
+    def end(self) -> None:
+        """Forget the pair, and its matrices."""
+        super().end()
+        self.known = FactorisedMatrices(self.watch.torch)
 
     def of_step(self, look: int, step_s: float, found: List[RepeatedFactorization]) -> Event:
         """All such calls of this step."""
         taken_ns = sum(call.ns + call.backward_ns for call in found)
-        copies_ns = sum((call.ns + call.backward_ns) * (1 - 1 / call.times) for call in found)
+        copies_ns = sum(
+            (call.ns + call.backward_ns) * (1.0 if call.again else 1 - 1 / call.times) for call in found
+        )
         return RepeatedFactorizationsLookEvent(
             look=look,
             step_s=step_s,
@@ -49,6 +61,7 @@ class RepeatedFactorizations(CallsByLine):
             matrices=longest.matrices,
             width=longest.width,
             times=longest.times,
+            again=sum(call.again for call in calls),
             at=calls[0].line,
         )
 

@@ -1,4 +1,4 @@
-"""Events of matrices that are factorised again for each of their right-hand sides."""
+"""Events of matrices that are factorised again: for each of their right-hand sides, or by later calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class RepeatedFactorizationsLookEvent(Event, name="repeated_factorizations_look"
 
     look: int | None  # counted from 1
     step_s: float  # of the second step, without what looking took
-    calls: int  # of the second step, that factorised copies of the same matrices
+    calls: int  # of the second step, that factorised copies of the same matrices, or those of earlier calls
     seconds: float  # that they took
     backward_s: float  # that their parts of backward took
     repeated: float  # share of that time that goes with the copies; by time
@@ -29,3 +29,4 @@ class RepeatedFactorizationsLineEvent(Event, name="repeated_factorizations_line"
     width: int  # of each
     times: int  # that each of them is factorised
     at: Line | None
+    again: int = 0  # of the calls, those whose matrices an earlier call of the two steps had
