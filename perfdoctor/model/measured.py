@@ -6,6 +6,7 @@ A measured group that a run does not have is absent, never zero.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
@@ -56,6 +57,11 @@ class Location:
     def statement(self) -> str | None:
         """The text of the statement that the line is a part of: what is judged, and repeated in code."""
         return self.whole or self.text
+
+    @property
+    def file_name(self) -> str:
+        """The name of the file without its folders, as it is spoken of."""
+        return re.split(r"[/\\]", self.file)[-1]
 
 
 # ---------------------------------------------------------------- facts: measured, in groups

@@ -22,8 +22,6 @@ care. Steps that train more (their backward takes longer, too) are not reported.
 
 from __future__ import annotations
 
-import re
-
 from perfdoctor.facts.steps.periodic_stalls import PeriodicStalls
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck, class_of
@@ -32,7 +30,6 @@ from perfdoctor.tips._repeated import repeated
 from perfdoctor.tips._waiting import line_waits
 from perfdoctor.tips.catalogue import Checked, tip
 
-PATH = re.compile(r"[/\\]")  # what parts the names of a path
 NOTICEABLE = 0.05  # share of the time
 RARER = 10  # times longer between two stalls, as the likely change
 SURE = 0.5  # of it goes if the interval is only doubled
@@ -82,7 +79,7 @@ def _places(stalls: PeriodicStalls) -> tuple[Location, ...]:
 
 def _shown(at: Location, file: str | None = None) -> str:
     """A line in words; `file`: the one that is spoken of."""
-    there = f" of {PATH.split(at.file)[-1]}" if file not in {None, at.file} else ""
+    there = f" of {at.file_name}" if file not in {None, at.file} else ""
     return f"line {at.line}{there}" + (f": `{at.text}`" if at.text else "")
 
 

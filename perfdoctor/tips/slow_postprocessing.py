@@ -92,8 +92,8 @@ def _places(line: BetweenLine) -> tuple[Location, ...]:
 
 def _within(line: BetweenLine) -> str:
     """The line that the costly one leads to, in whatever file."""
-    file = re.split(r"[/\\]", line.inside.file)[-1]
-    return f"line {line.inside.line}" + ("" if line.inside.file == line.at.file else f" of {file}")
+    inside = line.inside
+    return f"line {inside.line}" + ("" if inside.file == line.at.file else f" of {inside.file_name}")
 
 
 def _is_metric(line: BetweenLine) -> bool:
