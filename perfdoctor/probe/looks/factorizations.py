@@ -18,7 +18,7 @@ FACTORISING = frozenset(
 )
 SOLVING = frozenset(("linalg_solve", "linalg_solve_ex"))
 LEAST = 2  # copies, and rows of a matrix
-KEPT_BYTES = 64 * 2**20  # of matrices, during a pair of steps
+ALIKE_MAX = 64  # matrices of one size that are told apart, in a pair of steps
 
 Seen = Tuple[str, Any, Optional[Any]]
 
@@ -36,23 +36,27 @@ class RepeatedFactorization(SeenCall):
 
 
 class FactorisedMatrices:
-    """Copies of what was factorised since a pair of steps began: a script may go on to change its own."""
+    """What was factorised since a pair of steps began, told by the diagonal and a product with one vector.
+
+    Each is read once, and no copy is kept: that takes less than to factorise it by far.
+    """
 
     def __init__(self, torch: Any) -> None:
         self.torch = torch
-        self.kept: Dict[Tuple[str, Any, Any], List[Any]] = {}
-        self.bytes = 0
+        self.seals: Dict[Tuple[str, Any, Any], List[Any]] = {}
 
     def knows(self, name: str, matrix: Any) -> bool:
-        """Whether an earlier call of this name had the same; keep it if not."""
-        alike = self.kept.setdefault((name, matrix.shape, matrix.dtype), [])
+        """Whether an earlier call of this name had the same matrices."""
         values = matrix.detach()
-        if any(self.torch.equal(one, values) for one in alike):
+        rows = values.reshape(-1, values.shape[-1])
+        vector = self.torch.arange(1, rows.shape[-1] + 1, device=rows.device).sqrt().to(rows.dtype)
+        product = rows.mv(vector).view(values.shape[:-1])  # which autocast leaves as it is
+        seal = self.torch.stack([product, values.diagonal(dim1=-2, dim2=-1)])
+        alike = self.seals.setdefault((name, values.shape, values.dtype), [])
+        if any(self.torch.equal(one, seal) for one in alike):
             return True
-        size = values.numel() * values.element_size()
-        if self.bytes + size <= KEPT_BYTES:
-            self.bytes += size
-            alike.append(values.clone())
+        if len(alike) < ALIKE_MAX:
+            alike.append(seal)
         return False
 
 
@@ -82,7 +86,8 @@ class StepFactorizations:
             return
         matrices = prod(size for size, stride in zip(matrix.shape[:-2], matrix.stride()) if stride)
         times = prod(self._batch(matrix, sides)) // max(1, matrices)
-        again = self.known.knows(name, matrix)
+        square = matrix.shape[-1] == matrix.shape[-2]
+        again = square and self.known.knows(name, matrix)
         if times < LEAST and not again:
             return
         call = RepeatedFactorization(name, ns, matrix, matrices, times, again)

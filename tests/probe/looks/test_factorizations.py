@@ -74,6 +74,24 @@ def test_a_matrix_that_was_changed_in_place_is_another_one():
 
 
 def test_no_more_is_kept_than_there_is_room_for(monkeypatch):
-    monkeypatch.setattr("perfdoctor.probe.looks.factorizations.KEPT_BYTES", 4 * 36)
+    monkeypatch.setattr("perfdoctor.probe.looks.factorizations.ALIKE_MAX", 1)
     inv = torch.linalg.inv
     assert again((inv, ONE), (inv, 2 * ONE), (inv, 2 * ONE), (inv, ONE)) == [True]
+
+
+def test_a_jitter_on_the_diagonal_makes_another_matrix():
+    jittered = (100 * torch.ones(6, 6) + torch.eye(6) * (200 + 1e-3 * turn) for turn in range(3))
+    assert again(*((torch.linalg.cholesky, matrix) for matrix in jittered)) == []
+
+
+def test_stacks_of_matrices_and_those_that_are_not_square_are_fine():
+    svd, stack = torch.linalg.svd, torch.randn(3, 6, 6)
+    assert again((svd, stack), (svd, stack), (svd, stack[:, :4]), (svd, stack[:, :4])) == [True]
+
+
+def test_under_autocast_and_of_complex_numbers_nothing_is_rounded_away():
+    near = [ONE * (1 + 1e-4 * turn) for turn in range(3)]
+    with torch.autocast("cpu", torch.bfloat16):
+        assert again(*((torch.linalg.inv, matrix) for matrix in near)) == []
+    whole = ONE + 1j * ONE
+    assert again((torch.linalg.inv, whole), (torch.linalg.inv, whole.clone())) == [True]
