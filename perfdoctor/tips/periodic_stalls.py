@@ -63,6 +63,7 @@ def periodic_stalls(run: RunFacts, stalls: PeriodicStalls) -> Advice | None:
         because=tuple(because),
         change=removes(SURE * share, share * (1 - 1 / RARER), share),
         at=_places(stalls),
+        leading=(stalls.line.at,) if stalls.line is not None else (),
         code=_rarer(stalls) if stalls.every_steps is not None else None,
         bottleneck=class_of(stalls.phase, stalls.line.kind if stalls.line is not None else None),
         # The verdict charges what such a line calls line by line: a solver's steps are computing.

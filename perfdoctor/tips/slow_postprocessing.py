@@ -73,6 +73,7 @@ def slow_postprocessing(run: RunFacts, step: StepFacts, between: BetweenStepsFac
         ),
         change=removes(low, share * (1 - 1 / EVERY), share),
         at=tuple(dict.fromkeys(places)),
+        leading=(top.at,),
         code=_moved(top) if metrics and top.test is None else _rarer(lines[:SHOWN]),
     )
 

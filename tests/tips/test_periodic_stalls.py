@@ -31,7 +31,7 @@ def test_the_line_that_nearly_all_of_it_goes_into_comes_first():
     inner = Location("/home/me/pool.py", 7, "refresh", "hardest = rank(people)")
     advice = tip(run(), replace(found, line=replace(found.line, inner=inner)))
     assert advice.because[-1] == "nearly all of that is line 7 of pool.py: `hardest = rank(people)`"
-    assert [at.line for at in advice.at] == [7, 40]
+    assert ([at.line for at in advice.at], advice.leading) == ([7, 40], (found.line.at,))
     assert advice.code == "if step % 500 == 0:\n    refresh(pool)"
 
 

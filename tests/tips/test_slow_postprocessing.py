@@ -30,7 +30,8 @@ def test_the_line_that_nearly_all_of_it_goes_into_comes_first():
     found = between(0.2, text="stats.update(net)", inside=41)
     (line,) = found.lines
     inner = replace(line, inner=line.inside)
-    assert [at.line for at in tip(run(), STEP, replace(found, lines=(inner,))).at] == [41, 30]
+    advice = tip(run(), STEP, replace(found, lines=(inner,)))
+    assert ([at.line for at in advice.at], advice.leading) == ([41, 30], (line.at,))
     where_read = replace(inner, test="step % 40 == 0")
     assert [at.line for at in tip(run(), STEP, replace(found, lines=(where_read,))).at] == [30, 41]
 
