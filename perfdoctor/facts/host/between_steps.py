@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from perfdoctor.facts.host.anchors import FrameStack
 from perfdoctor.facts.host.inner_lines import Way, inner_line
 from perfdoctor.facts.host.sampled_shares import share_of
 from perfdoctor.facts.host.stacks import FEW, NO_STACKS, StackLines, threads
@@ -72,11 +73,16 @@ def between_steps_facts(rank: RankRecords, step: StepFacts, sources: Sources) ->
                 share * below.total() / other,
                 below.total(),
                 reported.test(line),
-                _location(inner, sources) if (inner := inner_line(ways[line], sources)) is not None else None,
+                _inner(line, ways[line], main, sources),
             )
             for line, below in sorted(counted.items(), key=lambda entry: -entry[1].total())
         )
     )
+
+
+def _inner(line: Frame, ways: Sequence[Way], main: Sequence[FrameStack], sources: Sources) -> Location | None:
+    inner = inner_line(ways, sources, (frames for frames, _ in main if line not in frames))
+    return _location(inner, sources) if inner is not None else None
 
 
 class _Reported:

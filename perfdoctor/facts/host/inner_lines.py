@@ -16,15 +16,16 @@ SEEN = 10  # samples below a line: of fewer, a fifth may be chance
 Way = tuple[Sequence[Frame], int]  # lines of the user's from outside in, and how often they were seen
 
 
-def inner_line(ways: Iterable[Way], sources: Sources) -> Frame | None:
+def inner_line(ways: Iterable[Way], sources: Sources, others: Iterable[Sequence[Frame]]) -> Frame | None:
     """The innermost line that nearly all samples below one line pass through; None where they part there.
 
-    `ways` begin with that line. A function that the caller's file calls at other lines, too, is not gone
-    into: which of its calls takes the time tells more than where in it that is.
+    `ways` begin with that line. A function that the caller's file calls at other lines, too, or that `others`
+    pass through, is not gone into: which of its calls takes the time tells more than where in it that is.
     """
     left = list(ways)
     total = sum(count for _, count in left)
     least = NEARLY_ALL * total
+    elsewhere = {(frame.file, frame.function) for frames in others for frame in frames}
     found, depth = None, 1
     while total >= SEEN:
         counted: Counter[Frame] = Counter()
@@ -35,7 +36,8 @@ def inner_line(ways: Iterable[Way], sources: Sources) -> Frame | None:
             break
         inner = max(counted, key=lambda frame: counted[frame])
         left = [way for way in left if len(way[0]) > depth and way[0][depth] == inner]
-        if len(_callers_of(inner, left[0][0][depth - 1], sources)) > 1:
+        outer = left[0][0][depth - 1]
+        if (inner.file, inner.function) in elsewhere or len(_callers_of(inner, outer, sources)) > 1:
             break
         found, depth = inner, depth + 1
     first = left[0][0][0] if left else None

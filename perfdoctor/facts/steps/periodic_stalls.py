@@ -217,7 +217,8 @@ def _now_and_then(
     if not ways:
         return None, None
     most = max(ways, key=lambda frame: sum(count for _, count in ways[frame]))
-    inner = inner_line(ways[most], sources)
+    others = (frames for frames, _ in main if most not in frames)
+    inner = inner_line(ways[most], sources, others)
     return (
         sources.at(most.file, most.line, most.function),
         sources.at(inner.file, inner.line, inner.function) if inner is not None else None,

@@ -40,10 +40,17 @@ CALL = at(2, "main", "train")
     ],
 )
 def test_the_line_that_nearly_all_goes_into_is_the_innermost(ways, found):
-    inner = inner_line(ways, SOURCES)
+    inner = inner_line(ways, SOURCES, ())
     assert (inner.line if inner is not None else None) == found
 
 
 def test_of_a_function_that_others_call_too_the_call_is_the_line():
     ways = [((CALL, at(6), at(2, "counted")), 95), ((CALL, at(7), at(2, "counted")), 5)]
-    assert inner_line(ways, SOURCES).line == 6
+    assert inner_line(ways, SOURCES, ()).line == 6
+
+
+def test_a_function_that_others_pass_through_is_not_gone_into():
+    ways = [((CALL, at(8), at(3, "forward", "model")), 100)]
+    train = CALL, at(3, "forward", "model")
+    assert inner_line(ways, SOURCES, [train]).line == 8
+    assert inner_line(ways, SOURCES, ()).line == 3
