@@ -45,7 +45,8 @@ def without_spared(advised: Sequence[Advised]) -> list[Advised]:
 
 def _spares(other: Advised, entry: Advised) -> bool:
     lines = {(at.file, at.line) for at in other[1].spares}
-    return other is not entry and any((at.file, at.line) in lines for at in entry[1].at[:1])
+    advice = entry[1]
+    return other is not entry and any((at.file, at.line) in lines for at in (*advice.at[:1], *advice.leading))
 
 
 def _are_rivals(tip: Tip, other: Tip) -> bool:

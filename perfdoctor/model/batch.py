@@ -64,6 +64,8 @@ class BatchFacts:
     transfer_s: float = 0.0  # beyond `batch_s`: packing it for a queue, and taking it out again
     worker_start_s: float | None = None
     called_back: tuple[CalledBack, ...] = ()  # where the user's own code is transforming
+    # Where the sparse matrix is made by columns that rows are taken from, or by rows.
+    laid_out_at: Location | None = None
 
     def of(self, stage: Stage, *kinds: str) -> tuple[StageCost, ...]:
         """The costs of a stage, of these kinds only where some are given."""

@@ -92,7 +92,8 @@ class Advice:
     seconds. `tweak` is the flag and value of `perfdoctor try`, or None. `code` is the change by hand, written
     for this script where its names are known; `arguments` is the same for TrainingArguments, where they have
     it. `phase` is the one that all of that time lies in, if it is one.
-    `spares` are the lines whose time goes as a whole: advice on them comes later, and adds nothing.
+    `spares` are the lines whose time goes as a whole: advice on them comes later, and adds nothing. `leading`
+    are lines of `at` that lead to its first one: all of its work is theirs, too.
     `is_choice`: most scripts live without the change, or it is small: told in a sentence, not as a finding.
     """
 
@@ -108,6 +109,7 @@ class Advice:
     arguments: str | None = None
     also: tuple[Bottleneck, ...] = ()  # further classes of time that the change acts on
     spares: tuple[Location, ...] = ()
+    leading: tuple[Location, ...] = ()
     takes: float | None = None  # share of the step that all it is about takes: no more is likely to go
     is_choice: bool = False
     gains_like: Bottleneck | None = None  # a class whose measured gains its own is like, if not of its time

@@ -6,6 +6,7 @@ A measured group that a run does not have is absent, never zero.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
@@ -56,6 +57,11 @@ class Location:
     def statement(self) -> str | None:
         """The text of the statement that the line is a part of: what is judged, and repeated in code."""
         return self.whole or self.text
+
+    @property
+    def file_name(self) -> str:
+        """The name of the file without its folders, as it is spoken of."""
+        return re.split(r"[/\\]", self.file)[-1]
 
 
 # ---------------------------------------------------------------- facts: measured, in groups
@@ -287,7 +293,8 @@ class LineCost:
     only_reported: bool = False  # the source shows that no update depends on it: it can run less often
     interval: Interval = OF_STEPS  # at which it runs, of a line that logs
     reads_tensor: bool = False  # of a line that logs: it reads, or is handed, a tensor that the model gave
-    # Of a line that logs: the innermost of the user's below it, by most samples.
+    # Of a line that logs: the innermost of the user's below it, by most samples. Of one that makes steps
+    # stall: the innermost that nearly all of its time lies below.
     inner: Location | None = None
     # Of a line whose time goes into what it hands to a logger: whether it asks for it, in the script's words.
     asks: str | None = None

@@ -36,7 +36,6 @@ what it costs.
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from operator import itemgetter
@@ -56,7 +55,6 @@ NOTICEABLE = 0.10  # share of the step: below it the place of a line is no news
 SEEN = 10  # samples: of fewer, a third may be chance
 SHOWN = 3  # lines named
 STEP = frozenset({Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER})
-PATH = re.compile(r"[/\\]")  # what parts the names of a path
 LIKELY = 0.5  # of it goes: nothing is known between none and all
 WHERE = {
     Phase.DATA_WAIT: "while training waits for data",
@@ -135,7 +133,7 @@ def _runs(top: Suspect, at: Location, lines: StepLines) -> list[str]:
 def _inside(spread: SpreadCall) -> list[str]:
     """Of a call, where below it the time goes."""
     line, share = spread.lines[0]
-    most = f"line {line.line} of {PATH.split(line.file)[-1]} takes the most, {share:.0%} of the step"
+    most = f"line {line.line} of {line.file_name} takes the most, {share:.0%} of the step"
     return [f"it is spread over {len(spread.lines)} lines below `{spread.function}`: {most}"]
 
 

@@ -4,7 +4,8 @@
 Every so many steps, or seconds, a step takes much longer than the others, nearly always, and nearly no other
 step does; the additional time lies in one phase and takes a noticeable share of the run. Validation,
 checkpoints, logging, pauses of the garbage collector, waits for batches and workers that start anew have
-findings of their own and do not count here. Stalls of which no line of
+findings of their own and do not count here. The line that nearly all of a stall goes into is named before
+the one that leads to it. Stalls of which no line of
 yours is known are told only if they lie between the phases, and call no models for the steps that follow, as
 a rollout does.
 
@@ -24,7 +25,7 @@ from __future__ import annotations
 from perfdoctor.facts.steps.periodic_stalls import PeriodicStalls
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck, class_of
-from perfdoctor.model.measured import Phase, RunFacts
+from perfdoctor.model.measured import Location, Phase, RunFacts
 from perfdoctor.tips._repeated import repeated
 from perfdoctor.tips._waiting import line_waits
 from perfdoctor.tips.catalogue import Checked, tip
@@ -54,18 +55,33 @@ def periodic_stalls(run: RunFacts, stalls: PeriodicStalls) -> Advice | None:
         f"{stalls.phase_share:.0%} of it lies in `{stalls.phase.value}`",
     ]
     if stalls.line is not None:
-        text = f": `{stalls.line.at.text}`" if stalls.line.at.text else ""
-        because.append(f"what runs then is line {stalls.line.at.line}{text}")
+        because.append(f"what runs then is {_shown(stalls.line.at)}")
+        if stalls.line.inner is not None:
+            because.append(f"nearly all of that is {_shown(stalls.line.inner, stalls.line.at.file)}")
     share = stalls.share
     return Advice(
         because=tuple(because),
         change=removes(SURE * share, share * (1 - 1 / RARER), share),
-        at=(stalls.line.at,) if stalls.line is not None else (),
+        at=_places(stalls),
+        leading=(stalls.line.at,) if stalls.line is not None else (),
         code=_rarer(stalls) if stalls.every_steps is not None else None,
         bottleneck=class_of(stalls.phase, stalls.line.kind if stalls.line is not None else None),
         # The verdict charges what such a line calls line by line: a solver's steps are computing.
         also=(Bottleneck.COMPUTE,) if _may_compute(stalls) else (),
     )
+
+
+def _places(stalls: PeriodicStalls) -> tuple[Location, ...]:
+    """Where the time goes, and what leads there now and then."""
+    if stalls.line is None:
+        return ()
+    return (stalls.line.at,) if stalls.line.inner is None else (stalls.line.inner, stalls.line.at)
+
+
+def _shown(at: Location, file: str | None = None) -> str:
+    """A line in words; `file`: the one that is spoken of."""
+    there = f" of {at.file_name}" if file not in {None, at.file} else ""
+    return f"line {at.line}{there}" + (f": `{at.text}`" if at.text else "")
 
 
 def _is_plain(run: RunFacts, stalls: PeriodicStalls) -> bool:

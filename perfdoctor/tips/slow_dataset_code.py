@@ -17,7 +17,7 @@ item costs more the larger the data: sort them into groups once, and look them u
 
 A row of a sparse matrix that is stored by columns (CSC) is looked for among all its numbers, and so is a
 column of one that is stored by rows: convert the matrix once (`tocsr`, `tocsc`). A filter along one axis may
-have left it in the other form.
+have left it in the other form: where one line alone asks for that form, it is named first.
 
 ## When not
 Where the line waits for a disk or a network, faster code does not help. Where decoding an image is most of
@@ -102,6 +102,7 @@ def slow_dataset_code(
     item_s = loader.batch_s * loader.batches / (loader.samples or loader.batches)
     others = share - min(share, top.share)
     text = top.at.text or ""
+    laid_out = batch.laid_out_at if top.at in crossed else None
     backs = called.get((top.at.file, top.at.function), [])
     beyond = min(1.0 - share, sum(line.share for line in every) - share)
     where = "at" if len(lines) == 1 else "most of it at" if others < top.share else "above all at"
@@ -110,6 +111,7 @@ def slow_dataset_code(
             waits(step),
             f"{share:.0%} of a batch's {batch.batch_s * 1e3:.1f} ms is spent in `{top.at.function}`, "
             f"{where} line {top.at.line}" + (f": `{text}`" if text else ""),
+            *_laid_out(laid_out),
             *(_said(back) for back in backs),
             *(
                 [f"another {beyond:.0%} is spent in other code of the dataset"]
@@ -118,9 +120,21 @@ def slow_dataset_code(
             ),
         ),
         change=Change(batch=_goes(lines, beyond, crossed, item_s)),
-        at=(top.at, *(back.by for back in backs), *(line.at for line in lines[1:]))[:SHOWN],
+        at=_places(laid_out, top.at, *(back.by for back in backs), *(line.at for line in lines[1:])),
         code=ROWS if top.at in crossed else cure(top.at.statement) or _fix(top, batch),
     )
+
+
+def _places(*places: Location | None) -> tuple[Location, ...]:
+    return tuple(dict.fromkeys(place for place in places if place is not None))[:SHOWN]
+
+
+def _laid_out(at: Location | None) -> list[str]:
+    """The line that gives a matrix the layout that does not fit how it is read."""
+    if at is None:
+        return []
+    text = f": `{at.text}`" if at.text else ""
+    return [f"the matrix gets the layout that this does not fit in line {at.line} of {at.file_name}{text}"]
 
 
 def _goes(lines: Sequence[LineCost], beyond: float, crossed: Collection[Location], item_s: float) -> Estimate:

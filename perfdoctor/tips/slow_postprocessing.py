@@ -3,7 +3,8 @@
 ## What it sees
 Stack samples fall into lines of the training loop on which no update depends, as the source shows, and which
 neither log nor save; or into lines of a hook or callback whose results are printed or logged and nothing
-else. A line that calls code which cannot be followed is left out.
+else. The line that nearly all of that goes into, in whatever function, is named before the one that calls it.
+A line that calls code which cannot be followed is left out.
 
 ## By hand
     if step % 50 == 0:
@@ -25,7 +26,7 @@ from perfdoctor.facts.host.between_steps import BetweenLine, BetweenStepsFacts
 from perfdoctor.facts.host.debug_modes import CHECKS
 from perfdoctor.model.change import Effort, removes
 from perfdoctor.model.concluded import Advice, Bottleneck
-from perfdoctor.model.measured import RunFacts, StepFacts
+from perfdoctor.model.measured import Location, RunFacts, StepFacts
 from perfdoctor.tips._repeated import repeated
 from perfdoctor.tips._waiting import waits_for_device
 from perfdoctor.tips._words import is_about
@@ -64,7 +65,7 @@ def slow_postprocessing(run: RunFacts, step: StepFacts, between: BetweenStepsFac
     text = f": `{top.at.text}`" if top.at.text else ""
     inside = f", most of it at {_within(top)}" if top.inside != top.at else ""
     ms = share * step.mean_s * 1e3
-    places = [place for line in lines[:SHOWN] for place in (line.at, line.inside)]
+    places = [place for line in lines[:SHOWN] for place in _places(line)]
     return Advice(
         because=(
             f"{share:.0%} of each step ({ms:.2f} ms) goes into work that training does not need",
@@ -72,6 +73,7 @@ def slow_postprocessing(run: RunFacts, step: StepFacts, between: BetweenStepsFac
         ),
         change=removes(low, share * (1 - 1 / EVERY), share),
         at=tuple(dict.fromkeys(places)),
+        leading=(top.at,),
         code=_moved(top) if metrics and top.test is None else _rarer(lines[:SHOWN]),
     )
 
@@ -82,10 +84,17 @@ def _is_claimed(run: RunFacts, line: BetweenLine) -> bool:
     return claimed or waits_for_device(run, line.at, line.inside)
 
 
+def _places(line: BetweenLine) -> tuple[Location, ...]:
+    """Where nearly all of its time goes, if anywhere, and the line itself, which is to run less often."""
+    if line.inner is None or line.test is not None:
+        return line.at, line.inside
+    return line.inner, line.at, line.inside
+
+
 def _within(line: BetweenLine) -> str:
     """The line that the costly one leads to, in whatever file."""
-    file = re.split(r"[/\\]", line.inside.file)[-1]
-    return f"line {line.inside.line}" + ("" if line.inside.file == line.at.file else f" of {file}")
+    inside = line.inside
+    return f"line {inside.line}" + ("" if inside.file == line.at.file else f" of {inside.file_name}")
 
 
 def _is_metric(line: BetweenLine) -> bool:

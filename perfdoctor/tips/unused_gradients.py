@@ -66,7 +66,7 @@ def unused_gradients(step: StepFacts, orphans: UnusedGradientFacts) -> Advice | 
             f"{orphans.needless:.0%} of backward's operations serve only these",
         ),
         change=removes(low, likely, high),
-        at=tuple(at for at in (orphans.called_at, orphans.at) if at is not None),
+        at=tuple(at for at in (orphans.called_at, *orphans.part_at, orphans.at) if at is not None),
         code=OF_ITS_OWN if orphans.called_at is not None else OF_A_PART,
     )
 

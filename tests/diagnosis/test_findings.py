@@ -51,6 +51,7 @@ def tip(
     also=(),
     at=(),
     spares=(),
+    leading=(),
     is_choice=False,
 ):
     """A tip that takes these shares (low, likely, high) out of the step; without any it is silent.
@@ -60,7 +61,8 @@ def tip(
     silent = change is True and not removed
     shares = removed if len(removed) == 3 else removed * 3
     made = replace(removes(*shares), is_published=published) if removed else change or None
-    told = {"same_result": same_result, "also": also, "at": at, "spares": spares, "is_choice": is_choice}
+    places = {"at": at, "spares": spares, "leading": leading}
+    told = {"same_result": same_result, "also": also, "is_choice": is_choice, **places}
     advice = Advice(("because",), made, **told)
     heading = TipHeading(
         name.title(), kind, effort, ("cpu",), ("time",), checked, None, general, rivals, kernels_only, before
@@ -198,6 +200,13 @@ def test_what_is_about_lines_that_are_spared_comes_later_and_brings_nothing_besi
     assert names(found) == ["a", "c", "b"]
     assert found.findings[2].advice.because[-1] == 'once "A" is done, this brings 1.00x'
     assert found.together == judged(sparing, third).together
+
+
+def test_a_line_that_leads_to_the_first_one_is_spared_with_it():
+    line, inner = Location("train.py", 7), Location("metrics.py", 8)
+    sparing = tip("a", 0.4, spares=(line,), at=(line,))
+    assert names(judged(tip("b", 0.6, at=(inner, line), leading=(line,)), sparing)) == ["a", "b"]
+    assert names(judged(tip("b", 0.6, at=(inner, line)), sparing)) == ["b", "a"]
 
 
 def test_of_rivals_the_one_that_spares_the_work_of_the_other_is_the_finding():

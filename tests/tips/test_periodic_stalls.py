@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.model.concluded import Bottleneck
-from perfdoctor.model.measured import Phase
+from perfdoctor.model.measured import Location, Phase
 from perfdoctor.tips.periodic_stalls import periodic_stalls as tip
 from tests.support.facts import gain, run
 from tests.support.host_facts import stalling
@@ -24,6 +24,15 @@ def test_says_how_often_and_how_long_and_where():
     assert advice.code == "if step % 500 == 0:\n    refresh(pool)"
     assert gain(advice).likely == pytest.approx(1 / 0.82)
     assert gain(advice).low == pytest.approx(1 / 0.9)
+
+
+def test_the_line_that_nearly_all_of_it_goes_into_comes_first():
+    found = stalling()
+    inner = Location("/home/me/pool.py", 7, "refresh", "hardest = rank(people)")
+    advice = tip(run(), replace(found, line=replace(found.line, inner=inner)))
+    assert advice.because[-1] == "nearly all of that is line 7 of pool.py: `hardest = rank(people)`"
+    assert ([at.line for at in advice.at], advice.leading) == ([7, 40], (found.line.at,))
+    assert advice.code == "if step % 500 == 0:\n    refresh(pool)"
 
 
 def test_an_interval_in_seconds_is_told_with_the_line_that_keeps_it():

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from perfdoctor.facts.script.repeated_factorizations import FactorizationLine, RepeatedFactorizationFacts
@@ -41,6 +43,18 @@ def test_the_code_fits_the_function():
     advice = tip(STEP, repeated(lines=(one,)))
     assert "inv(matrix).expand" in advice.code
     assert advice.because[2] == "there, linalg_inv factorises one matrix of 512 × 512 10 times"
+
+
+def test_a_matrix_that_comes_again_is_factorised_once():
+    again = replace(line(matrices=1, times=1), again=6)
+    advice = tip(STEP, repeated(copies=1.0, lines=(again,)))
+    assert advice.because[0].endswith("backward included, factorises matrices again, in 4 sampled steps")
+    assert advice.because[2] == (
+        "there, linalg_solve is given a matrix of 512 × 512 that it was given before, in 6 calls of the step"
+    )
+    assert "lu_factor(matrix)  # once" in advice.code
+    of_inverse = replace(again, function="linalg_inv")
+    assert tip(STEP, repeated(copies=1.0, lines=(of_inverse,))).code.startswith("kept = ")
 
 
 def test_fires_at_the_threshold_and_is_silent_just_under_it_or_without_a_line():

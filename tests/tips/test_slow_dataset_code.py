@@ -8,6 +8,7 @@ import pytest
 from perfdoctor.facts.user_source.frames import parse
 from perfdoctor.facts.user_source.library_table import library, of_frame, of_statement
 from perfdoctor.model.batch import CalledBack, Stage
+from perfdoctor.model.measured import Location
 from perfdoctor.tips.slow_dataset_code import slow_dataset_code as tip
 from tests.support import facts
 from tests.support.facts import cpu, line, loader, step
@@ -222,6 +223,18 @@ def test_the_advice_fits_the_library_at_the_line_or_stays_general(text, beyond, 
     advice = tip(STARVED, loader(batch=12), batch(spent), cpu())
     assert advice is not None
     assert advice.code is None if word is None else word in (advice.code or "")
+
+
+def test_the_line_that_lays_a_matrix_out_comes_first():
+    at = line(0.9, 8, text="row = self.counts[cell].toarray().ravel()")
+    crossed = batch(cost(Stage.TRANSFORMING, 0.9, at, kind="sparse"))
+    made = Location("/home/me/genes.py", 13, "select", "counts = counts.tocsc()")
+    advice = tip(STARVED, loader(batch=12), replace(crossed, laid_out_at=made), cpu())
+    assert advice is not None
+    assert [place.line for place in advice.at] == [13, 8]
+    assert advice.because[2] == (
+        "the matrix gets the layout that this does not fit in line 13 of genes.py: `counts = counts.tocsc()`"
+    )
 
 
 def test_of_rows_of_a_matrix_that_is_stored_by_columns_one_access_each_is_left():

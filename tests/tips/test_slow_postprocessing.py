@@ -26,6 +26,16 @@ def test_names_the_line_of_the_loop_and_the_hottest_line_inside():
     assert gain(advice).high == pytest.approx(1 / 0.8)
 
 
+def test_the_line_that_nearly_all_of_it_goes_into_comes_first():
+    found = between(0.2, text="stats.update(net)", inside=41)
+    (line,) = found.lines
+    inner = replace(line, inner=line.inside)
+    advice = tip(run(), STEP, replace(found, lines=(inner,)))
+    assert ([at.line for at in advice.at], advice.leading) == ([41, 30], (line.at,))
+    where_read = replace(inner, test="step % 40 == 0")
+    assert [at.line for at in tip(run(), STEP, replace(found, lines=(where_read,))).at] == [30, 41]
+
+
 def test_what_later_lines_may_need_is_not_guarded_alone():
     first = between(0.1, text="ok = y != 255")
     (line,) = first.lines

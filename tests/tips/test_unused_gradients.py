@@ -39,6 +39,15 @@ def test_a_model_of_its_own_is_called_without_gradients():
     assert advice.code.startswith("with torch.no_grad():")
 
 
+def test_a_part_of_a_model_is_frozen_where_it_is_made():
+    made = Location("model.py", 50, "__init__", "self.body = Body(width)")
+    advice = tip(STEP, replace(orphans(0.8), part_at=(made,)))
+    assert advice is not None
+    assert advice.at == (made, AT)
+    assert advice.code is not None
+    assert advice.code.startswith("model.backbone.requires_grad_(False)")
+
+
 def test_beside_trained_layers_only_the_gradients_of_their_own_weights_go():
     spread = gain(tip(STEP, orphans(0.0, of_elements=0.9)))
     assert spread.low == 1.0

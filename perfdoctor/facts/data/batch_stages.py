@@ -18,6 +18,7 @@ from perfdoctor.facts.user_source.frames import Frame, Owner
 from perfdoctor.facts.user_source.intervals import Intervals
 from perfdoctor.facts.user_source.library_table import (
     COPY,
+    SPARSE,
     LibraryWork,
     connects,
     library,
@@ -27,8 +28,9 @@ from perfdoctor.facts.user_source.library_table import (
     of_wait,
 )
 from perfdoctor.facts.user_source.parse import LOOPS, Listing, Sources, statements
+from perfdoctor.facts.user_source.sparse_layouts import laid_out_at
 from perfdoctor.model.batch import WAITED_FOR, BatchFacts, CalledBack, Stage, StageCost
-from perfdoctor.model.measured import LineCost, LoaderFacts, Phase, StepFacts
+from perfdoctor.model.measured import LineCost, LoaderFacts, Location, Phase, StepFacts
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
 
@@ -39,6 +41,8 @@ FETCH = re.compile(r"torch[/\\]utils[/\\]data[/\\]_utils[/\\]fetch\.py$")
 COLLATE = re.compile(r"torch[/\\]utils[/\\]data[/\\]_utils[/\\]collate\.py$")
 QUEUE = re.compile(r"multiprocessing[/\\]queues\.py$")
 UNPACKING = re.compile(r"[/\\]multiprocessing[/\\](?:reductions?|connection|resource_sharer)\.py$")
+PATH = re.compile(r"[/\\]")  # what parts the names of a path
+LAYOUTS = ("csc", "csr")  # in names of scipy's files
 
 Lines = Counter[tuple[Frame, "str | None", "str | None"]]
 PLAIN = (Stage.TRANSFORMING, "")  # nothing more is known of it
@@ -75,7 +79,20 @@ def batch_facts(
         transfer_s=_transfer_s(rank, step, loader, tally.samples),
         worker_start_s=loader.worker_start_s,
         called_back=tally.called_back(costs),
+        laid_out_at=_laid_out_at(rank, stacks, sources),
     )
+
+
+def _laid_out_at(
+    rank: RankRecords, stacks: Iterable[tuple[Sequence[Frame], int]], sources: Sources
+) -> Location | None:
+    """Where the sparse matrix is made whose rows are gone through for a column, or the other way round."""
+    crossed = {frame.file for inner, _ in stacks for frame in inner if of_frame(frame) == SPARSE}
+    layouts = {layout for file in crossed for layout in LAYOUTS if layout in PATH.split(file)[-1]}
+    if len(layouts) != 1:
+        return None
+    users = {frame.file for _, frames, _ in threads(rank) for frame in frames if frame.owner is Owner.USER}
+    return laid_out_at(layouts.pop(), sorted(users), sources)
 
 
 def prepared(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from perfdoctor.facts.host.anchors import FrameStack
+from perfdoctor.facts.host.inner_lines import Way, inner_line
 from perfdoctor.facts.host.sampled_shares import share_of
 from perfdoctor.facts.host.stacks import FEW, NO_STACKS, StackLines, threads
 from perfdoctor.facts.registry import fact
@@ -26,6 +28,8 @@ class BetweenLine:
     share: float  # of the training thread's wall time
     samples: int
     test: str | None = None  # of the `if`, every so many steps, below which alone its result is read
+    # The innermost line that nearly all of its time lies below, if it is another one.
+    inner: Location | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ def between_steps_facts(rank: RankRecords, step: StepFacts, sources: Sources) ->
     reported = _Reported(lines, {frame.file for frames, _ in main for frame in frames if _is_users(frame)})
     other = total = 0
     counted: dict[Frame, Counter[Frame]] = defaultdict(Counter)
+    ways: dict[Frame, list[Way]] = defaultdict(list)
     for frames, count in main:
         phase, (user, _, kind) = lines.cost(frames)
         total += count if phase is not None else 0
@@ -58,6 +63,7 @@ def between_steps_facts(rank: RankRecords, step: StepFacts, sources: Sources) ->
         line = reported.first(apart)
         if line is not None:
             counted[line][user] += count
+            ways[line].append((apart[apart.index(line) :], count))
     share = share_of(step, Phase.OTHER, other, total)
     return BetweenStepsFacts(
         tuple(
@@ -67,10 +73,16 @@ def between_steps_facts(rank: RankRecords, step: StepFacts, sources: Sources) ->
                 share * below.total() / other,
                 below.total(),
                 reported.test(line),
+                _inner(line, ways[line], main, sources),
             )
             for line, below in sorted(counted.items(), key=lambda entry: -entry[1].total())
         )
     )
+
+
+def _inner(line: Frame, ways: Sequence[Way], main: Sequence[FrameStack], sources: Sources) -> Location | None:
+    inner = inner_line(ways, sources, (frames for frames, _ in main if line not in frames))
+    return _location(inner, sources) if inner is not None else None
 
 
 class _Reported:

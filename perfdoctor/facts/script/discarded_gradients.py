@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from perfdoctor.facts.decode import location
+from perfdoctor.facts.host.stack_costs import StackCosts
 from perfdoctor.facts.registry import fact
+from perfdoctor.facts.user_source.frames import Frame
 from perfdoctor.facts.user_source.growing_names import written
 from perfdoctor.facts.user_source.parse import Listing, Sources, calls, covers, header, logs, statements
 from perfdoctor.model.dataclass import dataclass
-from perfdoctor.model.measured import Location
+from perfdoctor.model.measured import Location, Phase
+from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RankRecords
+from perfdoctor.wire.events.script import RootModuleEvent
 from perfdoctor.wire.events.training import DiscardedGradientsEvent
 
 # What these give has no graph.
 CUTTING = frozenset("data detach device dtype item numel numpy shape size tolist".split())
 CLEARING = frozenset(("zero_grad", "backward"))  # after it, gradients are others
 SIZES = frozenset("abs isfinite isinf isnan max mean norm numel std sum".split())
-MOSTLY = 0.5  # of the looks: fewer are a stage of the training
+MOSTLY = 0.5  # of the looks: fewer are a stage of the training; of a model, of samples
+SEEN = 5  # samples of its calls
 
 
 @dataclass(frozen=True)
@@ -32,13 +37,15 @@ class DiscardedGradientFacts:
     elements: int  # of the parameters whose gradients are thrown away
     name: str | None  # of the tensor to cut the graph at
     at: Location | None  # of the backward
-    entry: Location | None  # where the tensor goes into the loss
+    entry: Location | None  # where the tensor goes into the loss; else what calls the network for it
     read: bool  # the script takes gradients for something of its own
     asked: bool = False  # the backward is for the gradient of this tensor alone, which is no parameter
 
 
 @fact
-def discarded_gradient_facts(rank: RankRecords, sources: Sources) -> DiscardedGradientFacts | None:
+def discarded_gradient_facts(
+    rank: RankRecords, sources: Sources, costs: StackCosts | Missing | None = None
+) -> DiscardedGradientFacts | None:
     """What most looks show of one line, or None where every gradient has its use."""
     looks = rank.of(DiscardedGradientsEvent)
     of_line: dict[tuple[str, int] | None, list[DiscardedGradientsEvent]] = defaultdict(list)
@@ -51,6 +58,7 @@ def discarded_gradient_facts(rank: RankRecords, sources: Sources) -> DiscardedGr
         return None
     last = seen[-1]
     at, held_at, asked = location(last.at), location(last.held_at), bool(last.asked)
+    named = _entry(sources, held_at, last.name)
     return DiscardedGradientFacts(
         backwards=sum(look.of_line for look in seen),
         of_backward=min(1.0, sum(_share(look) for look in seen) / len(looks)),
@@ -58,7 +66,7 @@ def discarded_gradient_facts(rank: RankRecords, sources: Sources) -> DiscardedGr
         elements=last.elements,
         name=last.name,
         at=sources.shown(at),
-        entry=None if asked else _entry(sources, held_at, last.name),
+        entry=None if asked else named or _called_at(rank, last.elements, at, costs, sources),
         read=at is not None and _is_read(sources.file(at.file), at.line, last.name if asked else None),
         asked=asked,
     )
@@ -86,6 +94,46 @@ def _entry(sources: Sources, held_at: Location | None, name: str | None) -> Loca
         if line is not None:
             return sources.at(held_at.file, line, held_at.function)
     return None
+
+
+def _called_at(
+    rank: RankRecords,
+    elements: int,
+    at: Location | None,
+    costs: StackCosts | Missing | None,
+    sources: Sources,
+) -> Location | None:
+    """The line that calls the model of so many parameters, in the function with the backward or below it.
+
+    For a loss that another function makes, with a tensor that no name holds any more.
+    """
+    models = [root for root in rank.of(RootModuleEvent) if MOSTLY * root.parameters < elements]
+    models = [root for root in models if elements <= root.parameters]
+    if at is None or at.function is None or len(models) != 1 or not isinstance(costs, StackCosts):
+        return None
+    kind = (models[0].module or "").rpartition(".")[2]
+    calling: Counter[Frame] = Counter()
+    for cost in costs.costs:
+        frames = (*cost.callers, *cost.path) if cost.phase is Phase.FORWARD else ()
+        inside = [index for index, frame in enumerate(frames) if _class_around(frame, sources) == kind]
+        before = frames[: inside[0]] if inside else ()
+        if any((frame.file, frame.name) == (at.file, at.function.rpartition(".")[2]) for frame in before):
+            calling[before[-1]] += cost.samples
+    if calling.total() < SEEN:
+        return None
+    most, count = calling.most_common(1)[0]
+    return sources.at(most.file, most.line, most.function) if count > MOSTLY * calling.total() else None
+
+
+def _class_around(frame: Frame, sources: Sources) -> str | None:
+    """The name of the class that a frame's function is a method of."""
+    tree = sources.file(frame.file).tree
+    around = (
+        node.name
+        for node in (tree.body if tree is not None else ())
+        if isinstance(node, ast.ClassDef) and node.lineno <= frame.line <= (node.end_lineno or 0)
+    )
+    return next(around, None)
 
 
 def _given(node: ast.stmt, name: str) -> int | None:

@@ -1,4 +1,4 @@
-"""Finds matrices that are factorised again for each of their right-hand sides: RepeatedFactorizationFacts."""
+"""Finds matrices that are factorised again, for each right-hand side or call: RepeatedFactorizationFacts."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ from perfdoctor.wire.events.repeated_factorizations import (
 
 @dataclass(frozen=True)
 class FactorizationLine:
-    """A line that factorises copies of the same matrices."""
+    """A line that factorises the same matrices several times."""
 
     at: Location
     share: float  # of a sampled step, with backward; the median
     function: str  # the costliest
     matrices: int  # different ones
     width: int
-    times: int  # that each is factorised
+    times: int  # that each is factorised by a call
+    again: int = 0  # calls of a step whose matrices an earlier one had
 
 
 @dataclass(frozen=True)
 class RepeatedFactorizationFacts:
-    """What factorising copies takes of a step."""
+    """What factorising a matrix several times takes of a step."""
 
     share: Estimate  # of a sampled step, backward included: the least, the median and the largest
-    repeated: float  # the part of it that goes with the copies
+    repeated: float  # the part of it that goes where each is factorised once
     lines: tuple[FactorizationLine, ...]  # costliest first
     samples: int  # steps
 
@@ -45,7 +46,7 @@ def repeated_factorization_facts(
     rank: RankRecords, step: StepFacts, sources: Sources
 ) -> RepeatedFactorizationFacts | Missing | None:
     """What the sampled steps factorised several times, or None with too few of them to tell."""
-    told = (event for event in rank.of(RepeatedFactorizationsLineEvent) if event.times > 1)
+    told = (event for event in rank.of(RepeatedFactorizationsLineEvent) if event.times > 1 or event.again)
     seen = looked_at(rank.of(RepeatedFactorizationsLookEvent), told, rank, step, sources)
     if not isinstance(seen, LookedAt):
         return seen
@@ -57,6 +58,7 @@ def repeated_factorization_facts(
             matrices=line.events[-1].matrices,
             width=line.events[-1].width,
             times=line.events[-1].times,
+            again=line.events[-1].again,
         )
         for line in seen.lines
     ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 
 import numpy as np
 
 from perfdoctor.facts.data.worker_starts import starting
 from perfdoctor.facts.host.gc_pauses import GcPauseFacts
+from perfdoctor.facts.host.inner_lines import Way, inner_line
 from perfdoctor.facts.host.outside_training import OutsideTraining
 from perfdoctor.facts.host.stacks import threads
 from perfdoctor.facts.registry import fact
@@ -179,7 +180,7 @@ def _line(
     if isinstance(stacks, Missing):
         return None
     lines = stacks.phases.get(phase, ())
-    at = _now_and_then(rank, every, backwards, sources) if every is not None else None
+    at, inner = _now_and_then(rank, every, backwards, sources) if every is not None else (None, None)
     if at is None and phase is not Phase.OTHER:
         return None
     if at is None:
@@ -192,28 +193,36 @@ def _line(
         kind = "logging"
     elif node is not None and saves(node):
         kind = "checkpoint"
-    return LineCost(at, share, 0, None, kind, reads_tensor=seen is not None and seen.reads_tensor)
+    reads = seen is not None and seen.reads_tensor
+    return LineCost(at, share, 0, None, kind, reads_tensor=reads, inner=inner)
 
 
-def _now_and_then(rank: RankRecords, every: int, backwards: float, sources: Sources) -> Location | None:
-    """The line that runs by such a remainder that most samples of the training pass through."""
+def _now_and_then(
+    rank: RankRecords, every: int, backwards: float, sources: Sources
+) -> tuple[Location | None, Location | None]:
+    """The line that runs by such a remainder that most of training's samples pass through, and one below."""
     main = [(frames, count) for label, frames, count in threads(rank) if label == "main"]
     intervals = Intervals(sources)
     outside = OutsideTraining(main, sources, intervals)
-    counted: Counter[Frame] = Counter()
+    ways: dict[Frame, list[Way]] = defaultdict(list)
     below: dict[tuple[str, int], bool] = {}
     for frames, count in main:
-        for frame in frames if not outside.holds(frames) else ():
+        for index, frame in enumerate(frames if not outside.holds(frames) else ()):
             place = frame.file, frame.line
             if frame.owner is Owner.USER and place not in below:
                 below[place] = _is_below_remainder(intervals.remainders(*place), every, backwards)
             if below.get(place):
-                counted[frame] += count
+                ways[frame].append(([one for one in frames[index:] if one.owner is Owner.USER], count))
                 break
-    if not counted:
-        return None
-    most = counted.most_common(1)[0][0]
-    return sources.at(most.file, most.line, most.function)
+    if not ways:
+        return None, None
+    most = max(ways, key=lambda frame: sum(count for _, count in ways[frame]))
+    others = (frames for frames, _ in main if most not in frames)
+    inner = inner_line(ways[most], sources, others)
+    return (
+        sources.at(most.file, most.line, most.function),
+        sources.at(inner.file, inner.line, inner.function) if inner is not None else None,
+    )
 
 
 def _is_below_remainder(found: Remainders, every: int, backwards: float) -> bool:

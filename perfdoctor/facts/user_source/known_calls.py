@@ -31,7 +31,8 @@ PURE_MODULES = frozenset(
     "torch numpy math cmath statistics sklearn scipy pandas matplotlib seaborn torchmetrics torchvision "
     "collections itertools functools operator re json csv time datetime logging warnings wandb mlflow pprint "
     "tqdm rich psutil copy io sys os pathlib tensorboardX loguru editdistance jiwer sacrebleu nltk "
-    "rouge_score".split()
+    "rouge_score zlib bz2 lzma gzip hashlib base64 binascii string textwrap difflib "
+    "unicodedata".split()
 )
 # ... but for these parts of them.
 IMPURE_PARTS = frozenset(

@@ -18,6 +18,7 @@ from ..recorder import Recorder
 from ..user_frames import user_line
 
 if TYPE_CHECKING:
+    from ..constructor_lines import ConstructorLines
     from ..steps.steps import StepTracker
 
 # Backwards: by the fourth of them, every optimizer is there, the rarest of a GAN included; by the last, what
@@ -31,11 +32,11 @@ ALIKE = 0.02  # a part of a model need not be reached by backward
 
 
 class UnusedGradients:
-    """The sampled graphs of one process. `optimizers` is iterated anew at each."""
+    """The sampled graphs of one process. The optimizers of `lines` are iterated anew at each."""
 
-    def __init__(self, steps: StepTracker, optimizers: Any) -> None:
+    def __init__(self, steps: StepTracker, lines: ConstructorLines) -> None:
         self.steps = steps
-        self.optimizers = optimizers
+        self.lines = lines
         self.due: List[int] = list(SAMPLED)
         self.is_second = False  # the sample that is due next was asked for by the last one
         self.before: Dict[int, Tuple[Any, int, Any]] = {}  # suspects of the last graph, by identity
@@ -50,9 +51,9 @@ class UnusedGradients:
         self.due.pop(0)
         was_second, self.is_second = self.is_second, False
         nn, tensor = self.steps.torch.nn, self.steps.torch.Tensor
-        if type(loss) is not tensor or loss.grad_fn is None or not len(self.optimizers):
+        if type(loss) is not tensor or loss.grad_fn is None or not len(self.lines.optimizers):
             return
-        groups = [group for one in self.optimizers for group in one.param_groups]
+        groups = [group for one in self.lines.optimizers for group in one.param_groups]
         trained = [p for group in groups for p in group["params"]]
         order = nodes_of(loss.grad_fn)
         if order is None or any(type(p) not in (nn.Parameter, tensor) for p in trained):
@@ -106,7 +107,8 @@ class UnusedGradients:
         missing = elements - sum(size for identity, size in own if identity in self.unused)
         if max(others, missing) <= ALIKE * elements:
             self.unused = {}
-            self.steps.session.write(UnusedModuleEvent(elements=elements, at=user_line()))
+            built = self.lines.line_of(module, "")
+            self.steps.session.write(UnusedModuleEvent(elements=elements, at=user_line(), built=built))
 
     def _unchanged(self, leaf: Any) -> bool:
         reference, version, piece = self.before.get(id(leaf), (None, -1, None))
@@ -135,6 +137,6 @@ def _piece(leaf: Any) -> List[float]:
 @observer
 def unused_gradients(watch: Watch) -> None:
     """Walk the graph of a loss before a few of the backwards."""
-    unused = UnusedGradients(watch.steps, watch.lines.optimizers)
+    unused = UnusedGradients(watch.steps, watch.lines)
     watch.before_some_backwards("orphans", unused.sample)
     watch.on_sampled_module("orphans", unused.called)

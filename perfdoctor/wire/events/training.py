@@ -67,6 +67,7 @@ class UnusedModuleEvent(Event, name="orphans_called"):
 
     elements: int  # of those parameters
     at: Line | None
+    built: Line | None = None  # where the module was constructed
 
 
 class RepeatedBackwardEvent(Event, name="repeated_backward"):

@@ -91,6 +91,26 @@ def test_stages_share_what_their_clocks_measured():
     assert (found.batch_s, found.samples, found.in_workers) == (pytest.approx(0.1), 100, True)
 
 
+GENES = "def select(counts):\n    return counts.tocsc()[:, :9]"
+
+
+@pytest.mark.parametrize(
+    ("script", "file", "line"),
+    [
+        pytest.param(f"import genes\n{SCRIPT}", "_csc.py", 2, id="in-a-file-that-is-imported"),
+        pytest.param(SCRIPT, "_csc.py", None, id="nowhere"),
+        pytest.param(f"import genes\n{SCRIPT}a = hstack(b, format='csc')\n", "_csc.py", None, id="twice"),
+        pytest.param(f"import genes\n{SCRIPT}", "_csr.py", None, id="the-other-layout"),
+    ],
+)
+def test_rows_of_a_matrix_by_columns_tell_the_line_that_makes_it_so(script, file, line):
+    name = "_get_intXslice" if file == "_csc.py" else "_get_sliceXint"
+    rows = worker(at(3), f"_csc_base.{name} ({SITE}/scipy/sparse/{file}:30)", count=60)
+    records = RankRecords(0, None, None, (), (rows,), "py-spy")
+    made = batch_facts(records, STEP, LOADER, None, Sources(source_of(train=script, genes=GENES))).laid_out_at
+    assert (made.line if made is not None else None) == line
+
+
 def test_collating_has_a_clock_of_its_own():
     found = facts(DECODES, COMPUTES, PADS, of_loader=loader(workers=2, batch=100, collate_s=0.04))
     assert found.share(Stage.COLLATING) == pytest.approx(0.4)

@@ -24,7 +24,15 @@ def test_lines_that_training_does_not_need_are_named_with_what_is_hot_inside():
         *TRAINING, stack(at(7), at(15, "study"), count=20), stack(at(3), count=10), script=studied
     ).lines
     assert [(line.at.line, line.inside.line, line.samples) for line in found] == [(7, 15, 20)]
+    assert found[0].inner == found[0].inside
     assert found[0].share == pytest.approx(0.5 * 20 / 30)
+
+
+def test_of_several_lines_inside_none_takes_nearly_all():
+    studied = SCRIPT.replace("ema.update(model)", "study(model.parameters())").replace("log_all", "study")
+    inside = (stack(at(7), at(number, "study"), count=20) for number in (14, 15))
+    (found,) = facts(*TRAINING, *inside, script=studied).lines
+    assert (found.at.line, found.samples, found.inner) == (7, 40, None)
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,13 @@ SCRIPT = dedent(
         return text
     for text in texts:
         rows = encode(text)
+    def unpack(name):
+        return np.frombuffer(zlib.decompress(parts[name]), np.uint8)
+    import zlib
+    import numpy as np
     """
 )
-BEGINS = {"encode": 1, "reset": 7, "rules": 10, "loud": 12}
+BEGINS = {"encode": 1, "reset": 7, "rules": 10, "loud": 12, "unpack": 17}
 
 
 def look(function="encode", steps=8, pid=1, **given):
@@ -84,6 +88,7 @@ def test_the_last_look_of_each_process_counts():
     [
         pytest.param("encode", True, id="only gives"),
         pytest.param("rules", True, id="reads an object"),
+        pytest.param("unpack", True, id="calls what unpacks"),
         pytest.param("reset", False, id="changes an object"),
         pytest.param("loud", False, id="calls what is not known"),
         pytest.param("missing", False, id="not in the sources"),

@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 
+from perfdoctor.facts.host.stack_costs import StackCost, StackCosts
 from perfdoctor.facts.script.discarded_gradients import discarded_gradient_facts
+from perfdoctor.facts.user_source import frames
 from perfdoctor.facts.user_source.parse import Sources
+from perfdoctor.model.measured import Phase
 from perfdoctor.runs.types import RankRecords
 from tests.support.records import source_of
 
@@ -18,6 +24,7 @@ LOOP = """for real in loader:
     {more}
     errG = criterion(netD(fake), ones)
     errG.backward()"""
+Frame = partial(frames.Frame, owner=frames.Owner.USER)
 AT = {"file": "/home/me/train.py", "line": 7, "function": "<module>"}
 NONE = {"backwards": 24, "seconds": 1.0, "of_line": 0, "line_s": 0.0, "needless_s": 0.0, "elements": 0}
 
@@ -50,6 +57,46 @@ def test_a_view_of_the_tensor_enters_as_well(given):
 )
 def test_where_it_does_not_enter_no_entry_is_named(given):
     assert facts(look(), given=given).entry is None
+
+
+FILES = {
+    "train": "def critic_step(self):\n    loss = objective(self)\n    loss.backward()",
+    "losses": "def objective(self):\n    fake = self.codec(wav)\n    return self.critic(fake)",
+    "nets": "class Codec:\n    def forward(self, x):\n        return x\n"
+    "class Critic:\n    def forward(self, x):\n        return x",
+}
+MODELS = [
+    {"event": "root", "module": f"nets.{name}", "parameters": size}
+    for name, size in (("Codec", 10), ("Critic", 3))
+]
+
+
+def passed(line, inner, step="critic_step", samples=9):
+    """Samples of a model that a line of the loss calls, with the line of the model's own."""
+    outer, calls = (Frame("fit", "train", 9), Frame(step, "train", 2)), Frame("objective", "losses", line)
+    every = (*outer, calls, Frame("forward", "nets", inner))
+    found = [replace(one, file=f"/home/me/{one.file}.py") for one in every]
+    return StackCost(Phase.FORWARD, tuple(found[2:]), (), samples, callers=tuple(found[:2]))
+
+
+@pytest.mark.parametrize(
+    ("costs", "models", "line"),
+    [
+        pytest.param([passed(2, 3), passed(3, 6)], MODELS, 2, id="the-call-of-its-model"),
+        pytest.param([passed(2, 3, step="codec_step")], MODELS, None, id="of-another-step"),
+        pytest.param([passed(2, 3, samples=4)], MODELS, None, id="too-few-samples"),
+        pytest.param([passed(2, 3), passed(3, 3)], MODELS, None, id="of-two-lines"),
+        pytest.param([passed(2, 3)], [MODELS[0], MODELS[0]], None, id="of-two-models"),
+        pytest.param([passed(2, 3)], [], None, id="of-no-model"),
+    ],
+)
+def test_where_no_name_holds_the_tensor_the_call_of_the_model_is_named(costs, models, line):
+    at = {"file": "/home/me/train.py", "line": 3, "function": "critic_step"}
+    rank = RankRecords(0, None, None, (*models, look(name=None, at=at, held_at=None)))
+    found = discarded_gradient_facts(
+        rank, Sources(source_of(**FILES)), StackCosts(100, tuple(costs), {}, frozenset())
+    )
+    assert (found.entry.line if found.entry is not None else None) == line
 
 
 @pytest.mark.parametrize(

@@ -63,5 +63,11 @@ def test_one_look_is_too_few_and_on_an_accelerator_it_could_not_be_measured():
     assert isinstance(facts({"event": "device", "backend": "cuda"}), Missing)
 
 
+def test_calls_that_factorise_again_count_where_each_matrix_is_one():
+    (found,) = facts(look(1), look(2), line(1, times=1, again=6), line(2, times=1, again=6)).lines
+    assert (found.again, found.times) == (6, 1)
+    assert facts(look(1), look(2), line(1, times=1), line(2, times=1)).lines == ()
+
+
 def test_damaged_lines_are_left_out():
     assert facts(look(1), look(2), line(1, times=0), line(2, times=0)).lines == ()

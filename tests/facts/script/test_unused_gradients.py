@@ -53,6 +53,25 @@ def test_a_model_that_was_trained_before_is_named_where_it_is_called_now():
     assert facts(root(100, 3), root(905, 4), last, thawed).called_at.line == 4
 
 
+def test_a_part_of_a_model_is_named_where_it_is_made():
+    last = look(tensors=4, elements=900, of_elements=1000, nodes=20, needless=15)
+    made, called = ({"file": "/home/me/train.py", "line": line} for line in (1, 2))
+    part = {"event": "orphans_called", "elements": 900, "at": called, "built": made}
+    assert [at.line for at in facts(root(1000, 3), last, part).part_at] == [1, 2]
+    assert facts(root(1000, 3), last, part | {"elements": 950}).part_at == ()
+    assert facts(root(1000, 3), last, part | {"built": None}).part_at == ()
+    assert facts(root(100, 3), root(905, 4), last, part).part_at == ()  # a model of its own
+
+
+def test_of_a_part_that_a_factory_makes_the_call_comes_first():
+    last = look(tensors=4, elements=900, of_elements=1000, nodes=20, needless=15)
+    made, called = ({"file": "/home/me/parts.py", "line": line} for line in (2, 4))
+    part = {"event": "orphans_called", "elements": 900, "at": called, "built": made}
+    sources = Sources(source_of(parts="def make(name):\n    return PARTS[name]()\n\ny = body(x)"))
+    rank = RankRecords(0, None, None, (root(1000, 3), last, part))
+    assert [at.line for at in unused_gradient_facts(rank, sources).part_at] == [4, 2]
+
+
 def test_one_look_tells_nothing_since_nothing_came_before_it():
     assert isinstance(facts(look(tensors=0, elements=0, of_elements=9, nodes=3, needless=0)), Missing)
 

@@ -103,6 +103,13 @@ def test_the_line_under_a_remainder_is_named_before_one_that_takes_as_much_time(
     assert stalls(every(41), stacks=lines).line.at.line == 2
 
 
+def test_below_the_line_nearly_all_of_it_is_in_one():
+    lines = StackFacts(1000, "py-spy", {Phase.OTHER: (line(4, 0.02),)})
+    assert stalls(every(40), stacks=lines).line.inner.line == 3  # of another file, see `judged`
+    elsewhere = (("main", f"main ({TRAIN}:4)", "refresh (/home/me/pool.py:7)"), 50)
+    assert stalls(every(40), stacks=lines, training=(elsewhere,)).line.inner is None
+
+
 def test_the_line_after_those_steps_that_go_on_is_named_too():
     script = (
         "for step in range(500):\n    train(step)\n    if step % 40:\n        continue\n    refresh(pool)\n"

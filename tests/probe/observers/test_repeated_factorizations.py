@@ -44,3 +44,10 @@ def test_a_matrix_that_is_broadcast_over_its_sides_is_told(tmp_path):
 @pytest.mark.slow
 def test_sides_as_columns_are_not(tmp_path):
     assert lines(tmp_path, "torch.linalg.solve(matrix, sides.T.expand(4, 8, 5))") == set()
+
+
+def test_a_matrix_that_each_step_is_given_again_is_told(tmp_path):
+    solved = "torch.linalg.solve(9 * torch.eye(8), net(torch.randn(4, 16)).T.reshape(8, -1))"
+    own = watched(tmp_path, LOOP.format(line=f"loss = {solved}.square().mean()")).ranks[0]
+    found = own.of("repeated_factorizations_line")
+    assert {(event["at"]["line"], event["times"], event["again"]) for event in found} == {(LINE, 1, 1)}

@@ -114,6 +114,31 @@ def test_a_model_that_was_trained_before_is_told_where_it_is_called_now(tmp_path
     assert {event["at"]["line"] for event in called} == lines
 
 
+def test_a_part_of_a_model_is_told_where_it_is_made_and_where_it_is_called(tmp_path):
+    script = """
+        import torch
+        from torch import nn
+        class Body(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = nn.Sequential(nn.Linear(4, 8), nn.ReLU())
+            def forward(self, x):
+                return self.layers(x)
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.body, self.head = Body(), nn.Linear(8, 1)
+            def forward(self, x):
+                return self.head(self.body(x))
+        model = Model()
+        opt = torch.optim.SGD(model.head.parameters(), lr=0.1)
+        for step in range(40):
+            model(torch.randn(6, 4)).mean().backward(); opt.step(); opt.zero_grad()
+    """
+    called = watched(tmp_path, script).ranks[0].of("orphans_called")
+    assert {(event["built"]["line"], event["at"]["line"]) for event in called} == {(13, 15)}
+
+
 class Shard(torch.nn.Parameter):
     """A parameter that stands for others in the graph, as a sharded model's do."""
 
@@ -132,5 +157,6 @@ def test_of_sharded_parameters_nothing_is_told():
     whole = torch.nn.Parameter(torch.ones(3))
     for optimized, told in ((torch.nn.Parameter(torch.ones(3)), 1), (Shard(torch.ones(3)), 0)):
         hooks = Hooks()
-        UnusedGradients(hooks, [torch.optim.SGD([optimized], lr=0.1)]).sample(None, (whole * 2).sum())
+        lines = SimpleNamespace(optimizers=[torch.optim.SGD([optimized], lr=0.1)])
+        UnusedGradients(hooks, lines).sample(None, (whole * 2).sum())
         assert len(hooks.session.events) == told
