@@ -278,7 +278,7 @@ def _unexplained(trace: RankTrace, device: DeviceFacts | None) -> str | None:
     unknown = device.idle.get(IdleCause.UNKNOWN, 0.0)
     if unknown <= IN_DOUBT * sum(device.idle.values()):
         return None
-    return f"the device idles {unknown:.0%} of the time, and the trace holds no launches that explain it"
+    return f"the device idles {unknown:.0%} of the time, and nothing in the trace explains it"
 
 
 def _judged_time(trace: RankTrace, device: DeviceFacts | None) -> str:

@@ -47,7 +47,7 @@ class IdleCause(str, Enum):
     COPY = "copy"  # the host was inside a blocking copy
     OTHER_RANK = "other_rank"  # streams waited for a collective that another rank had not entered
     LAUNCH_GAP = "launch_gap"  # the launch was there: dispatch latency and dependencies between streams
-    UNKNOWN = "unknown"  # the launch is not in the trace
+    UNKNOWN = "unknown"  # the launch is not in the trace, or what the device waited for behind it
 
     @property
     def label(self) -> str:
