@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from perfdoctor.diagnosis import matrix_sizes
+from perfdoctor.diagnosis import matrix_sizes, trace_steadiness
 from perfdoctor.diagnosis.confidence import UNSTEADY
 from perfdoctor.diagnosis.findings import judge
 from perfdoctor.diagnosis.verdict import (
@@ -60,9 +60,8 @@ from perfdoctor.trace.results import DevicePeak, IdleCause, KernelClass, Launche
 FEW_EVENTS = 20  # on the device or, without one, operators: fewer are no training step
 FEW_STEPS = 3  # below it one odd step decides
 ENOUGH_STEPS = 5  # what a window of a run holds; from here on chance no longer decides on steady steps
-ODD, ODD_SHARE = 3.0, 0.25  # times the median step, and of all steps' time: from here one step sets the tone
 IN_DOUBT = 0.5  # of the idle time without a cause: the class it is charged to is a guess
-TRAINS = re.compile(r"backward|autograd|optimizer|_foreach_|_fused_adam|_fused_sgd", re.IGNORECASE)
+TRAINS = re.compile(r"backward|autograd|optimizer|_foreach_(?!copy_)|_fused_adam|_fused_sgd", re.IGNORECASE)
 
 ONLY_A_RUN_TELLS = "not in a trace: perfdoctor run measures it"
 ONE_RANK = Missing("needs the traces of several ranks")
@@ -314,18 +313,10 @@ def _doubts(
     if 0 < len(steps) < FEW_STEPS:
         doubts.append(f"fewer than {FEW_STEPS} steps: a single odd step can change the result")
     elif steps:
-        doubts += _odd_step([(step.times.span_us, step.name) for step in steps])
+        doubts += trace_steadiness.odd_step([(step.times.span_us, step.name) for step in steps])
+    else:
+        doubts += trace_steadiness.odd_pause(trace)
     return tuple(doubts)
-
-
-def _odd_step(steps: Sequence[tuple[float, str]]) -> list[str]:
-    """What to say of the longest of some steps (microseconds, name) if it decides what all of them show."""
-    usual_us = sorted(steps)[len(steps) // 2][0]
-    longest_us, name = max(steps)
-    share = longest_us / sum(span_us for span_us, _ in steps)
-    if longest_us < ODD * usual_us or share < ODD_SHARE:
-        return []
-    return [f"{name} alone takes {share:.0%} of the time"]
 
 
 def _host_is_larger(attribution: TimeAttribution, verdict: Verdict) -> bool:
@@ -338,8 +329,9 @@ def _confidence(
     trace: RankTrace, device: DeviceFacts | None, attribution: TimeAttribution, verdict: Verdict, ranks: int
 ) -> Confidence:
     steps = judged_steps(trace.steps)
-    low = verdict is Verdict.INCONCLUSIVE or (0 < len(steps) < FEW_STEPS) or trace.skipped.because is not None
-    if low:
+    few = 0 < len(steps) < FEW_STEPS or (not steps and bool(trace_steadiness.odd_pause(trace)))
+    merged = any(isinstance(note, Note) and note.slug == "several-processes" for note in trace.notes)
+    if verdict is Verdict.INCONCLUSIVE or few or merged or trace.skipped.because is not None:
         return Confidence.LOW
     unsure = (
         len(steps) < ENOUGH_STEPS
@@ -348,16 +340,9 @@ def _confidence(
         or _host_is_larger(attribution, verdict)
         or (verdict is Verdict.NETWORK and ranks == 1)
         or len(trace.devices) > 1
-        or _spread([step.times.span_us for step in steps]) > UNSTEADY
+        or trace_steadiness.spread([step.times.span_us for step in steps]) > UNSTEADY
     )
     return Confidence.MEDIUM if unsure else Confidence.HIGH
-
-
-def _spread(spans_us: Sequence[float]) -> float:
-    """Standard deviation over mean."""
-    mean = sum(spans_us) / len(spans_us)
-    variance = sum((span - mean) ** 2 for span in spans_us) / len(spans_us)
-    return float(variance**0.5 / mean) if mean > 0 else 0.0
 
 
 def _chosen(ranks: Sequence[RankTrace], collectives: MatchedCollectives | None) -> str:

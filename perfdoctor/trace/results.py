@@ -17,7 +17,6 @@ from perfdoctor.model.note import Remark
 from perfdoctor.trace.parse.columns import ProcessGroup, Skipped
 
 ON_BUS = ("HtoD", "DtoH", "HtoH")  # between host and device; copies within the device are its own work
-INVALID = "kernels were launched but none recorded: the trace says nothing about the device"  # a note
 
 
 class KernelClass(str, Enum):
@@ -356,8 +355,8 @@ class MemoryUse:
 class RankTrace:
     """One file, measured. `times`, `streams`, `idle_us` and `launches` need device events.
 
-    What is listed by class, name, operator, shape or place is of the judged steps, where there are any: what
-    was begun in them, or launched. The rest is of the whole file.
+    What is listed by class, name, operator, shape or place is of what was begun or launched in the judged
+    steps, where there are any. The rest is of the whole file.
     """
 
     file: str
@@ -368,7 +367,7 @@ class RankTrace:
     events: int
     device_events: int
     begin_ns: int  # of everything in the file
-    end_ns: int
+    end_ns: int  # without what a profiler waits for when it stops, where no device worked
     times: Times | None
     window: Times | None  # from the first step's begin to the last one's end, as the host saw them
     streams: tuple[StreamUse, ...]
@@ -398,3 +397,4 @@ class RankTrace:
     operators_us: float | None = None  # union of time inside operators, outside DataLoader; without `times`
     host_work: tuple[HostWork, ...] = ()  # longest first; without `times`, where shapes were recorded
     lanes: StepLanes | None = None  # needs device events and a step
+    pause_us: float = 0.0  # longest without the device's work; without `times`, without operators and loading

@@ -377,3 +377,23 @@ def test_a_healthy_trace_has_no_finding_that_brings_more_than_nothing():
     first = found.findings[0]
     assert (first.id, first.gain.likely > 1.1) == ("device-sync-in-loop", True)
     assert found.diagnosis.verdict is Verdict.HOST
+
+
+def test_a_pause_that_decides_what_a_trace_without_steps_shows_leaves_little_confidence():
+    found = judged(replace(unmarked(), pause_us=200_000.0)).diagnosis
+    assert any("one pause of 200 ms takes 40% of the time" in why for why in found.because)
+    assert found.confidence is Confidence.LOW
+    marked = judged(replace(rank(steps(7)), pause_us=400_000.0)).diagnosis
+    assert not any("one pause" in why for why in marked.because)
+
+
+def test_several_processes_in_one_file_leave_little_confidence():
+    merged = replace(rank(steps(7)), notes=(Note("several-processes", {"processes": 8}),))
+    assert judged(rank(steps(7))).diagnosis.confidence is not Confidence.LOW
+    assert judged(merged).diagnosis.confidence is Confidence.LOW
+
+
+@pytest.mark.parametrize(("name", "trains"), [("aten::_foreach_copy_", False), ("aten::_foreach_add_", True)])
+def test_copying_lists_of_tensors_is_no_training(name, trains):
+    traced = rank(steps(7))
+    assert judged(replace(traced, ops=(replace(traced.ops[0], name=name),))).trains is trains

@@ -10,8 +10,8 @@ Each gap between device events ends with the next event, which some thread launc
    such as what was launched before the profiler started.
 The launch is where its call begins, or where a longer one has left what launches usually take: until then the
 host loads code or is held up in the driver.
-Where the launch is not in the trace, all of the gap is UNKNOWN, too. OTHER_RANK needs the other ranks: waiting for
-them happens inside communication kernels, where the device is busy (see collectives.py).
+Where the launch is not in the trace, all of the gap is UNKNOWN, too. OTHER_RANK needs the other ranks:
+waiting for them happens inside communication kernels, where the device is busy (see collectives.py).
 """
 
 from __future__ import annotations
