@@ -70,6 +70,7 @@ NO_LAUNCHES = Missing("the trace holds no launches, only the device's work")
 NO_KERNELS = Missing("the device ran no kernel, only copies")
 NO_DEVICE = "the trace holds no work of a device"
 NO_TIME = "the device's work takes no time"
+UNUSED = "on the CPU: nothing ran on the device that the profiler watched"
 ON_DEVICE = (
     DeviceFacts, KernelFacts, MatrixFacts, CopyFacts, CreatedTensors, WaitFacts, Launches, DevicePeak,
     DoublePrecision, Straggler, GradientSyncFacts,
@@ -231,12 +232,16 @@ def conclude(
     doubt = _too_little(trace) or (_unexplained(trace, device) if is_host else None)
     if doubt is not None:
         verdict, kind = Verdict.INCONCLUSIVE, attribution.ranked[0]
+    if verdict is Verdict.HEALTHY and device_unused(trace):
+        verdict = Verdict.COMPUTE
     unseen = matrix_sizes.unjudged(trace, device) if verdict is Verdict.HEALTHY else None
     bound = attribution.bounds[kind]
     if verdict is Verdict.COMPUTE:  # most of it is the training itself: only what a finding removes can go
         bound = max((finding.gain.high for finding in findings if finding.bottleneck is kind), default=1.0)
     because = [doubt] if doubt is not None else []
     because.append(f"of {_judged_time(trace, device)}: {attribution}")
+    if device_unused(trace):
+        because.append(UNUSED)
     if verdict is Verdict.HEALTHY:
         because.append(NOTHING_WORTHWHILE)
         because += [unseen] if unseen is not None else []
@@ -250,6 +255,15 @@ def conclude(
         classes=attribution.classes,
         bounds=attribution.bounds,
     )
+
+
+def device_unused(trace: RankTrace) -> bool:
+    """Whether the profiler watched a device, and all was computed on the CPU."""
+    return _notes_of(trace, "device-unused")
+
+
+def _notes_of(trace: RankTrace, slug: str) -> bool:
+    return any(isinstance(note, Note) and note.slug == slug for note in trace.notes)
 
 
 def _too_little(trace: RankTrace) -> str | None:
@@ -330,7 +344,7 @@ def _confidence(
 ) -> Confidence:
     steps = judged_steps(trace.steps)
     few = 0 < len(steps) < FEW_STEPS or (not steps and bool(trace_steadiness.odd_pause(trace)))
-    merged = any(isinstance(note, Note) and note.slug == "several-processes" for note in trace.notes)
+    merged = _notes_of(trace, "several-processes")
     if verdict is Verdict.INCONCLUSIVE or few or merged or trace.skipped.because is not None:
         return Confidence.LOW
     unsure = (

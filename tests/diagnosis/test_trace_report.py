@@ -397,3 +397,13 @@ def test_several_processes_in_one_file_leave_little_confidence():
 def test_copying_lists_of_tensors_is_no_training(name, trains):
     traced = rank(steps(7))
     assert judged(replace(traced, ops=(replace(traced.ops[0], name=name),))).trains is trains
+
+
+def test_computing_beside_a_device_that_does_nothing_is_not_healthy():
+    beside = replace(host_only(ops=99), notes=(Note("device-unused"),))
+    assert judged(host_only(ops=99)).diagnosis.verdict is Verdict.HEALTHY
+    found = judged(beside).diagnosis
+    assert found.verdict is Verdict.COMPUTE
+    assert any("nothing ran on the device that the profiler watched" in why for why in found.because)
+    waiting = judged(replace(host_only(data=60, ops=30), notes=(Note("device-unused"),))).diagnosis
+    assert waiting.verdict is Verdict.DATA
