@@ -13,7 +13,7 @@ SENTENCES = {
     "device-not-everywhere": "no work of a device is in {files:names}: of devices nothing is compared, and of"
     " operators the host's time",
     "no-device-events": "no device event was recorded: this is a trace of the CPU",
-    "device-unused": "nothing ran on the device that the profiler watched: model and batches may not be on it",
+    "device-unused": "nothing ran on the device that the profiler watched: are model and batches on it?",
     "several-processes": "the file holds operators of {processes} processes, which count as one: where traces"
     " of several ranks were merged, give the files of the ranks instead",
     "unknown-device": "the peak rates of this device are not known: no shares of its peak",
