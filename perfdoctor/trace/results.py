@@ -388,7 +388,7 @@ class RankTrace:
     collectives: Collectives
     memory: MemoryUse | None
     runtime_us: Mapping[str, tuple[int, float]]  # runtime call: (count, summed time)
-    dataloader_us: float  # union of time inside DataLoader annotations
+    dataloader_us: float  # union of time inside DataLoader; without `times`, in which no thread computed
     dataloader_count: int
     sync_us: float  # time inside blocking calls
     steps: tuple[StepTrace, ...]

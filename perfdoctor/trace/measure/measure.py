@@ -14,6 +14,7 @@ from perfdoctor.trace.measure.blocking_calls import blocking
 from perfdoctor.trace.measure.by_name import events_named
 from perfdoctor.trace.measure.by_thread import ByThread
 from perfdoctor.trace.measure.collectives import collectives
+from perfdoctor.trace.measure.computing import computing_and_loading
 from perfdoctor.trace.measure.copies import copies
 from perfdoctor.trace.measure.copy_sites import bus_copies, sites
 from perfdoctor.trace.measure.counted import counted
@@ -22,7 +23,7 @@ from perfdoctor.trace.measure.device_peaks import peak
 from perfdoctor.trace.measure.host_tensors import HostTensors
 from perfdoctor.trace.measure.host_work import host_work
 from perfdoctor.trace.measure.idle import Idle
-from perfdoctor.trace.measure.intervals import NOTHING, NS, Spans, covered, either, union
+from perfdoctor.trace.measure.intervals import NOTHING, NS, Spans, either, union
 from perfdoctor.trace.measure.kernel_classes import is_communication
 from perfdoctor.trace.measure.kernels import DeviceUse, Kernels
 from perfdoctor.trace.measure.launches import launches, launching_calls, lost_kernels
@@ -34,7 +35,7 @@ from perfdoctor.trace.measure.round_trips import RoundTrips
 from perfdoctor.trace.measure.step_lanes import step_lanes
 from perfdoctor.trace.measure.streams import streams
 from perfdoctor.trace.measure.sync_calls import SyncCalls, sync_calls
-from perfdoctor.trace.parse.columns import ALL, UNKNOWN, DeviceKind, DeviceProperties, Flags, Ints, Trace
+from perfdoctor.trace.parse.columns import UNKNOWN, DeviceKind, DeviceProperties, Flags, Ints, Trace
 from perfdoctor.trace.results import CopySite, CopyUse, RankTrace, RoundTrip, StepTrace, Times
 
 FEW_LAUNCHES = 0.5  # below this share of known launches, idle time has no known causes
@@ -58,7 +59,7 @@ def measure(trace: Trace) -> RankTrace:
     idle = Idle(trace, active, call, annotated, waits) if active else None
     blocked = blocking(trace, annotated, ops, call, blocking_calls, _idle_by_call(trace, idle, steps))
     del ops
-    inside = _inside_operators(trace, annotated, loader) if active is None else None
+    inside, waited = computing_and_loading(trace, annotated, loader) if active is None else (None, loader)
     return RankTrace(
         file=trace.file,
         rank=trace.rank,
@@ -89,15 +90,15 @@ def measure(trace: Trace) -> RankTrace:
         collectives=collectives(trace, communication),
         memory=memory(trace),
         runtime_us=runtime_us,
-        dataloader_us=loader.total_ns / NS,
+        dataloader_us=waited.total_ns / NS,
         dataloader_count=len(loading),
         sync_us=int(trace.calls.duration_ns[waits.synchronize].sum()) / NS,
-        steps=_steps(steps, active, idle, loader, inside),
+        steps=_steps(steps, active, idle, waited, inside),
         skipped=trace.skipped,
         notes=_notes(trace, call, lost, limits is not None),
         operators_us=inside.total_ns / NS if inside is not None else None,
         host_work=host_work(trace, annotated, judged, loader) if active is None else (),
-        pause_us=_longest_ns(active.busy if active else either(inside or NOTHING, loader)) / NS,
+        pause_us=_longest_ns(active.busy if active else either(inside or NOTHING, waited)) / NS,
         lanes=step_lanes(trace, annotated, steps.marked, active, waits, loader) if active else None,
     )
 
@@ -208,11 +209,6 @@ def _bus_traffic(
     host_tensors = HostTensors(trace, by_thread, around[around != UNKNOWN], loader)
     copy_sites = sites(trace, copies, host_tensors, active)
     return copy_sites, RoundTrips(trace, copies, by_thread, active).all(call, steps.judged(), loader)
-
-
-def _inside_operators(trace: Trace, annotated: Annotations, loader: Spans) -> Spans:
-    """When any thread was inside an operator that is no part of loading data."""
-    return covered(trace.ops, ALL if annotated.ops is None else annotated.ops).minus(loader)
 
 
 def _longest_ns(spans: Spans) -> int:
