@@ -14,6 +14,7 @@ from typing import Any
 from perfdoctor.diagnosis import matrix_sizes, trace_steadiness
 from perfdoctor.diagnosis.confidence import UNSTEADY
 from perfdoctor.diagnosis.findings import judge
+from perfdoctor.diagnosis.freed_memory import freed_memory
 from perfdoctor.diagnosis.verdict import (
     NOTHING_WORTHWHILE,
     WORTHWHILE,
@@ -116,7 +117,11 @@ def report(ranks: Sequence[RankTrace]) -> TraceReport:
         diagnosis=conclude(judged, device, attribution, judgement.findings, matched),
         findings=judgement.findings,
         not_judged=judgement.not_judged,
-        notes=(*_notes(ranks, judged, collectives), *judgement.notes),
+        notes=(
+            *_notes(ranks, judged, collectives),
+            *(freed_memory(judged, device) if device is not None else ()),
+            *judgement.notes,
+        ),
     )
 
 

@@ -14,6 +14,9 @@ SENTENCES = {
     " operators the host's time",
     "no-device-events": "no device event was recorded: this is a trace of the CPU",
     "device-unused": "nothing ran on the device that the profiler watched: are model and batches on it?",
+    "freed-memory": "the device idles {share:percent} of the time for memory that is given back to it, in"
+    " {calls:n call} of {name}: torch keeps memory for the next tensors, unless nearly all is in use,"
+    " torch.cuda.empty_cache() is called, or that is switched off",
     "several-processes": "the file holds operators of {processes} processes, which count as one: where traces"
     " of several ranks were merged, give the files of the ranks instead",
     "unknown-device": "the peak rates of this device are not known: no shares of its peak",
