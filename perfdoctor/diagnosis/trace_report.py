@@ -275,6 +275,8 @@ def _too_little(trace: RankTrace) -> str | None:
     """Why nothing can be concluded from what is there, or None. Marked steps are enough, however small."""
     if lost := lost_work(trace):
         return lost
+    if trace.times is None and trace.ops and not (trace.operators_us or trace.dataloader_us):
+        return "the operators in the trace take no time"
     if len(judged_steps(trace.steps)) >= FEW_STEPS:
         return None
     if trace.times is not None:

@@ -407,3 +407,9 @@ def test_computing_beside_a_device_that_does_nothing_is_not_healthy():
     assert any("nothing ran on the device that the profiler watched" in why for why in found.because)
     waiting = judged(replace(host_only(data=60, ops=30), notes=(Note("device-unused"),))).diagnosis
     assert waiting.verdict is Verdict.DATA
+
+
+def test_operators_that_take_no_time_tell_nothing_of_the_host():
+    found = judged(replace(host_only(ops=0), dataloader_us=0.0)).diagnosis
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.because[0] == "the operators in the trace take no time"
