@@ -133,8 +133,22 @@ def _files(words: Sequence[str], window: int | None, out: str | None) -> list[Pa
         if directory.is_run(run):
             paths += [file.path for file in windows.of_run(run, window)]
         else:
-            paths += files.of_folder(path)
+            paths += _latest(path)
     return paths
+
+
+def _latest(folder: Path) -> list[Path]:
+    """The traces of a folder; says how many earlier recordings of the same workers are left out."""
+    from perfdoctor.cli import output
+    from perfdoctor.render import text
+    from perfdoctor.trace.parse import files
+
+    found = files.of_folder(folder)
+    kept = files.latest(found)
+    if left := len(found) - len(kept):
+        recordings = text.count(left, "earlier recording")
+        output.say(f"left out {recordings} of the same workers in {folder}", "name a file to read that one")
+    return kept
 
 
 def _again(path: Path, later: bool) -> str:

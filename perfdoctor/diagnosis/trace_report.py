@@ -11,9 +11,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from perfdoctor.diagnosis import matrix_sizes
+from perfdoctor.diagnosis import matrix_sizes, trace_steadiness
 from perfdoctor.diagnosis.confidence import UNSTEADY
 from perfdoctor.diagnosis.findings import judge
+from perfdoctor.diagnosis.freed_memory import freed_memory
 from perfdoctor.diagnosis.verdict import (
     NOTHING_WORTHWHILE,
     WORTHWHILE,
@@ -60,9 +61,8 @@ from perfdoctor.trace.results import DevicePeak, IdleCause, KernelClass, Launche
 FEW_EVENTS = 20  # on the device or, without one, operators: fewer are no training step
 FEW_STEPS = 3  # below it one odd step decides
 ENOUGH_STEPS = 5  # what a window of a run holds; from here on chance no longer decides on steady steps
-ODD, ODD_SHARE = 3.0, 0.25  # times the median step, and of all steps' time: from here one step sets the tone
 IN_DOUBT = 0.5  # of the idle time without a cause: the class it is charged to is a guess
-TRAINS = re.compile(r"backward|autograd|optimizer|_foreach_|_fused_adam|_fused_sgd", re.IGNORECASE)
+TRAINS = re.compile(r"backward|autograd|optimizer|_foreach_(?!copy_)|_fused_adam|_fused_sgd", re.IGNORECASE)
 
 ONLY_A_RUN_TELLS = "not in a trace: perfdoctor run measures it"
 ONE_RANK = Missing("needs the traces of several ranks")
@@ -71,6 +71,7 @@ NO_LAUNCHES = Missing("the trace holds no launches, only the device's work")
 NO_KERNELS = Missing("the device ran no kernel, only copies")
 NO_DEVICE = "the trace holds no work of a device"
 NO_TIME = "the device's work takes no time"
+UNUSED = "on the CPU: nothing ran on the device that the profiler watched"
 ON_DEVICE = (
     DeviceFacts, KernelFacts, MatrixFacts, CopyFacts, CreatedTensors, WaitFacts, Launches, DevicePeak,
     DoublePrecision, Straggler, GradientSyncFacts,
@@ -116,7 +117,11 @@ def report(ranks: Sequence[RankTrace]) -> TraceReport:
         diagnosis=conclude(judged, device, attribution, judgement.findings, matched),
         findings=judgement.findings,
         not_judged=judgement.not_judged,
-        notes=(*_notes(ranks, judged, collectives), *judgement.notes),
+        notes=(
+            *_notes(ranks, judged, collectives),
+            *(freed_memory(judged, device) if device is not None else ()),
+            *judgement.notes,
+        ),
     )
 
 
@@ -232,12 +237,16 @@ def conclude(
     doubt = _too_little(trace) or (_unexplained(trace, device) if is_host else None)
     if doubt is not None:
         verdict, kind = Verdict.INCONCLUSIVE, attribution.ranked[0]
+    if verdict is Verdict.HEALTHY and device_unused(trace):
+        verdict = Verdict.COMPUTE
     unseen = matrix_sizes.unjudged(trace, device) if verdict is Verdict.HEALTHY else None
     bound = attribution.bounds[kind]
     if verdict is Verdict.COMPUTE:  # most of it is the training itself: only what a finding removes can go
         bound = max((finding.gain.high for finding in findings if finding.bottleneck is kind), default=1.0)
     because = [doubt] if doubt is not None else []
     because.append(f"of {_judged_time(trace, device)}: {attribution}")
+    if device_unused(trace):
+        because.append(UNUSED)
     if verdict is Verdict.HEALTHY:
         because.append(NOTHING_WORTHWHILE)
         because += [unseen] if unseen is not None else []
@@ -253,10 +262,21 @@ def conclude(
     )
 
 
+def device_unused(trace: RankTrace) -> bool:
+    """Whether the profiler watched a device, and all was computed on the CPU."""
+    return _notes_of(trace, "device-unused")
+
+
+def _notes_of(trace: RankTrace, slug: str) -> bool:
+    return any(isinstance(note, Note) and note.slug == slug for note in trace.notes)
+
+
 def _too_little(trace: RankTrace) -> str | None:
     """Why nothing can be concluded from what is there, or None. Marked steps are enough, however small."""
     if lost := lost_work(trace):
         return lost
+    if trace.times is None and trace.ops and not (trace.operators_us or trace.dataloader_us):
+        return "the operators in the trace take no time"
     if len(judged_steps(trace.steps)) >= FEW_STEPS:
         return None
     if trace.times is not None:
@@ -278,7 +298,7 @@ def _unexplained(trace: RankTrace, device: DeviceFacts | None) -> str | None:
     unknown = device.idle.get(IdleCause.UNKNOWN, 0.0)
     if unknown <= IN_DOUBT * sum(device.idle.values()):
         return None
-    return f"the device idles {unknown:.0%} of the time, and the trace holds no launches that explain it"
+    return f"the device idles {unknown:.0%} of the time, and nothing in the trace explains it"
 
 
 def _judged_time(trace: RankTrace, device: DeviceFacts | None) -> str:
@@ -314,18 +334,10 @@ def _doubts(
     if 0 < len(steps) < FEW_STEPS:
         doubts.append(f"fewer than {FEW_STEPS} steps: a single odd step can change the result")
     elif steps:
-        doubts += _odd_step([(step.times.span_us, step.name) for step in steps])
+        doubts += trace_steadiness.odd_step([(step.times.span_us, step.name) for step in steps])
+    else:
+        doubts += trace_steadiness.odd_pause(trace)
     return tuple(doubts)
-
-
-def _odd_step(steps: Sequence[tuple[float, str]]) -> list[str]:
-    """What to say of the longest of some steps (microseconds, name) if it decides what all of them show."""
-    usual_us = sorted(steps)[len(steps) // 2][0]
-    longest_us, name = max(steps)
-    share = longest_us / sum(span_us for span_us, _ in steps)
-    if longest_us < ODD * usual_us or share < ODD_SHARE:
-        return []
-    return [f"{name} alone takes {share:.0%} of the time"]
 
 
 def _host_is_larger(attribution: TimeAttribution, verdict: Verdict) -> bool:
@@ -338,8 +350,9 @@ def _confidence(
     trace: RankTrace, device: DeviceFacts | None, attribution: TimeAttribution, verdict: Verdict, ranks: int
 ) -> Confidence:
     steps = judged_steps(trace.steps)
-    low = verdict is Verdict.INCONCLUSIVE or (0 < len(steps) < FEW_STEPS) or trace.skipped.because is not None
-    if low:
+    few = 0 < len(steps) < FEW_STEPS or (not steps and bool(trace_steadiness.odd_pause(trace)))
+    merged = _notes_of(trace, "several-processes")
+    if verdict is Verdict.INCONCLUSIVE or few or merged or trace.skipped.because is not None:
         return Confidence.LOW
     unsure = (
         len(steps) < ENOUGH_STEPS
@@ -348,16 +361,9 @@ def _confidence(
         or _host_is_larger(attribution, verdict)
         or (verdict is Verdict.NETWORK and ranks == 1)
         or len(trace.devices) > 1
-        or _spread([step.times.span_us for step in steps]) > UNSTEADY
+        or trace_steadiness.spread([step.times.span_us for step in steps]) > UNSTEADY
     )
     return Confidence.MEDIUM if unsure else Confidence.HIGH
-
-
-def _spread(spans_us: Sequence[float]) -> float:
-    """Standard deviation over mean."""
-    mean = sum(spans_us) / len(spans_us)
-    variance = sum((span - mean) ** 2 for span in spans_us) / len(spans_us)
-    return float(variance**0.5 / mean) if mean > 0 else 0.0
 
 
 def _chosen(ranks: Sequence[RankTrace], collectives: MatchedCollectives | None) -> str:

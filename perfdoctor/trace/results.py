@@ -17,7 +17,6 @@ from perfdoctor.model.note import Remark
 from perfdoctor.trace.parse.columns import ProcessGroup, Skipped
 
 ON_BUS = ("HtoD", "DtoH", "HtoH")  # between host and device; copies within the device are its own work
-INVALID = "kernels were launched but none recorded: the trace says nothing about the device"  # a note
 
 
 class KernelClass(str, Enum):
@@ -47,7 +46,7 @@ class IdleCause(str, Enum):
     COPY = "copy"  # the host was inside a blocking copy
     OTHER_RANK = "other_rank"  # streams waited for a collective that another rank had not entered
     LAUNCH_GAP = "launch_gap"  # the launch was there: dispatch latency and dependencies between streams
-    UNKNOWN = "unknown"  # the launch is not in the trace
+    UNKNOWN = "unknown"  # the launch is not in the trace, or what the device waited for behind it
 
     @property
     def label(self) -> str:
@@ -356,8 +355,8 @@ class MemoryUse:
 class RankTrace:
     """One file, measured. `times`, `streams`, `idle_us` and `launches` need device events.
 
-    What is listed by class, name, operator, shape or place is of the judged steps, where there are any: what
-    was begun in them, or launched. The rest is of the whole file.
+    What is listed by class, name, operator, shape or place is of what was begun or launched in the judged
+    steps, where there are any. The rest is of the whole file.
     """
 
     file: str
@@ -368,7 +367,7 @@ class RankTrace:
     events: int
     device_events: int
     begin_ns: int  # of everything in the file
-    end_ns: int
+    end_ns: int  # without what a profiler waits for when it stops, where no device worked
     times: Times | None
     window: Times | None  # from the first step's begin to the last one's end, as the host saw them
     streams: tuple[StreamUse, ...]
@@ -389,7 +388,7 @@ class RankTrace:
     collectives: Collectives
     memory: MemoryUse | None
     runtime_us: Mapping[str, tuple[int, float]]  # runtime call: (count, summed time)
-    dataloader_us: float  # union of time inside DataLoader annotations
+    dataloader_us: float  # union of time inside DataLoader; without `times`, in which no thread computed
     dataloader_count: int
     sync_us: float  # time inside blocking calls
     steps: tuple[StepTrace, ...]
@@ -398,3 +397,4 @@ class RankTrace:
     operators_us: float | None = None  # union of time inside operators, outside DataLoader; without `times`
     host_work: tuple[HostWork, ...] = ()  # longest first; without `times`, where shapes were recorded
     lanes: StepLanes | None = None  # needs device events and a step
+    pause_us: float = 0.0  # longest without the device's work; without `times`, without operators and loading

@@ -89,6 +89,17 @@ def test_a_folder_has_an_entry_for_each_rank(folder, perfdoctor):
     assert "2 ranks" in perfdoctor("trace", "ranks").stdout
 
 
+def test_of_the_recordings_of_one_worker_in_a_folder_the_latest_is_shown(folder, perfdoctor):
+    (folder / "log").mkdir()
+    for stamp, steps in ((1623143089861, range(3, 8)), (1623143099861, range(13, 18))):
+        name = f"host_12.{stamp}.pt.trace.json"
+        trace_files.save(folder / "log", trace_files.in_lines(training(steps)), name)
+    shown = perfdoctor("trace", "log")
+    assert "1623143099861" in shown.stdout
+    assert "ranks" not in shown.stdout.splitlines()[2]
+    assert "left out 1 earlier recording of the same workers in log" in shown.stderr
+
+
 def test_without_a_path_it_is_the_newest_runs_window(saved, perfdoctor):
     run = saved("20260102-030405-train")
     trace_files.save(run, text(), "trace.rank0.0.json")

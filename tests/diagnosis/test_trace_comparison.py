@@ -7,8 +7,9 @@ import pytest
 from perfdoctor.diagnosis.trace_comparison import compare
 from perfdoctor.facts.device.device import device_facts
 from perfdoctor.model.note import Note
+from perfdoctor.trace.lost import INVALID
 from perfdoctor.trace.parse.columns import Skipped
-from perfdoctor.trace.results import INVALID, OpUse
+from perfdoctor.trace.results import OpUse
 from tests.support.rank_traces import copy, host_only, kernel, rank, step, unmarked, use
 
 

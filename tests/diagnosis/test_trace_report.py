@@ -141,7 +141,7 @@ def test_the_ceiling_of_a_compute_verdict_is_what_its_findings_can_remove():
 def test_idle_time_without_launches_is_no_verdict_against_the_host():
     found = judged(rank(steps(idle={"unknown": 40}), launches=None, runtime_us={}, kernels=NARROW)).diagnosis
     assert found.verdict is Verdict.INCONCLUSIVE
-    assert "holds no launches that explain it" in found.because[0]
+    assert "nothing in the trace explains it" in found.because[0]
 
 
 @pytest.mark.parametrize(("kind", "why"), [("copy", "ran no kernel, only copies"), ("matmul", "no launches")])
@@ -377,3 +377,39 @@ def test_a_healthy_trace_has_no_finding_that_brings_more_than_nothing():
     first = found.findings[0]
     assert (first.id, first.gain.likely > 1.1) == ("device-sync-in-loop", True)
     assert found.diagnosis.verdict is Verdict.HOST
+
+
+def test_a_pause_that_decides_what_a_trace_without_steps_shows_leaves_little_confidence():
+    found = judged(replace(unmarked(), pause_us=200_000.0)).diagnosis
+    assert any("one pause of 200 ms takes 40% of the time" in why for why in found.because)
+    assert found.confidence is Confidence.LOW
+    marked = judged(replace(rank(steps(7)), pause_us=400_000.0)).diagnosis
+    assert not any("one pause" in why for why in marked.because)
+
+
+def test_several_processes_in_one_file_leave_little_confidence():
+    merged = replace(rank(steps(7)), notes=(Note("several-processes", {"processes": 8}),))
+    assert judged(rank(steps(7))).diagnosis.confidence is not Confidence.LOW
+    assert judged(merged).diagnosis.confidence is Confidence.LOW
+
+
+@pytest.mark.parametrize(("name", "trains"), [("aten::_foreach_copy_", False), ("aten::_foreach_add_", True)])
+def test_copying_lists_of_tensors_is_no_training(name, trains):
+    traced = rank(steps(7))
+    assert judged(replace(traced, ops=(replace(traced.ops[0], name=name),))).trains is trains
+
+
+def test_computing_beside_a_device_that_does_nothing_is_not_healthy():
+    beside = replace(host_only(ops=99), notes=(Note("device-unused"),))
+    assert judged(host_only(ops=99)).diagnosis.verdict is Verdict.HEALTHY
+    found = judged(beside).diagnosis
+    assert found.verdict is Verdict.COMPUTE
+    assert any("nothing ran on the device that the profiler watched" in why for why in found.because)
+    waiting = judged(replace(host_only(data=60, ops=30), notes=(Note("device-unused"),))).diagnosis
+    assert waiting.verdict is Verdict.DATA
+
+
+def test_operators_that_take_no_time_tell_nothing_of_the_host():
+    found = judged(replace(host_only(ops=0), dataloader_us=0.0)).diagnosis
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert found.because[0] == "the operators in the trace take no time"

@@ -39,8 +39,8 @@ from perfdoctor.model.measured import (
 )
 from perfdoctor.model.missing import Missing
 from perfdoctor.runs.types import RunRecords
+from perfdoctor.trace.lost import INVALID
 from perfdoctor.trace.results import (
-    INVALID,
     BlockingCalls,
     CopySite,
     DevicePeak,

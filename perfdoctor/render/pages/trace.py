@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from perfdoctor.diagnosis.trace_ranks import host_step_s
-from perfdoctor.diagnosis.trace_report import NO_TIME, TraceReport
+from perfdoctor.diagnosis.trace_report import NO_TIME, TraceReport, device_unused
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.render import kernel_names, text
 from perfdoctor.render import page as blocks
@@ -68,7 +68,7 @@ def _sections(report: TraceReport, top: int | None, name_all: bool, again: str) 
         yield from trace_ranks.sections(report)
     if report.findings:
         yield from _findings(report, top, again)
-    elif report.diagnosis.names_bottleneck:
+    elif report.diagnosis.names_bottleneck and not device_unused(trace):
         yield [Paragraph(blocks.strong("No known cause fits; perfdoctor run shows the lines of the script."))]
     yield from _work(trace, top)
     if notes := [*_skipped(report.ranks), *all_worded(report.notes)]:

@@ -6,13 +6,19 @@ import re
 
 import numpy as np
 
-from perfdoctor.trace.lost import CUT_OFF, UNREAD
+from perfdoctor.trace.lost import CUT_OFF, INVALID, UNKNOWN_KIND, UNREAD, UNRECORDED
 from perfdoctor.trace.measure.by_name import events_named
 from perfdoctor.trace.measure.intervals import NS
 from perfdoctor.trace.parse.columns import UNKNOWN, DeviceKind, Ints, Trace
-from perfdoctor.trace.results import INVALID, Launches
+from perfdoctor.trace.results import Launches
 
 LAUNCH = re.compile(r"(cu|cuda|hip)\w*Launch(?!HostFunc)\w*|urEnqueueKernelLaunch\w*")
+
+# Operators that only devices have, and what NCCL's process group annotates.
+ON_DEVICE = re.compile(
+    r"aten::(_?cudnn_(?!is_acceptable)|miopen_|_thnn_fused_|_(flash|efficient|cudnn)_attention_)\w+|triton_\w+|"
+    r"nccl:.*"
+)
 
 
 def launching_calls(trace: Trace) -> Ints:
@@ -60,7 +66,20 @@ def lost_kernels(trace: Trace) -> str | None:
         return UNREAD
     if trace.skipped.is_cut and (launched or (trace.devices and not len(trace.device))):
         return CUT_OFF
-    return INVALID if launched else None
+    if launched:
+        return INVALID
+    if len(trace.device):  # copies alone
+        return None
+    if trace.unknown and len(trace.calls):
+        return UNKNOWN_KIND
+    return UNRECORDED if _ran_on_device(trace) else None
+
+
+def _ran_on_device(trace: Trace) -> bool:
+    """Whether anything but the device's own work tells that there is one."""
+    names = (trace.ops.name, trace.annotations.name)
+    named = any(events_named(trace.names, each, ON_DEVICE.fullmatch).any() for each in names)
+    return named or bool(trace.memory.on_device.any())
 
 
 def launches(trace: Trace, call: Ints) -> Launches | None:

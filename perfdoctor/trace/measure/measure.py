@@ -14,6 +14,7 @@ from perfdoctor.trace.measure.blocking_calls import blocking
 from perfdoctor.trace.measure.by_name import events_named
 from perfdoctor.trace.measure.by_thread import ByThread
 from perfdoctor.trace.measure.collectives import collectives
+from perfdoctor.trace.measure.computing import computing_and_loading
 from perfdoctor.trace.measure.copies import copies
 from perfdoctor.trace.measure.copy_sites import bus_copies, sites
 from perfdoctor.trace.measure.counted import counted
@@ -22,7 +23,7 @@ from perfdoctor.trace.measure.device_peaks import peak
 from perfdoctor.trace.measure.host_tensors import HostTensors
 from perfdoctor.trace.measure.host_work import host_work
 from perfdoctor.trace.measure.idle import Idle
-from perfdoctor.trace.measure.intervals import NS, Spans, covered, union
+from perfdoctor.trace.measure.intervals import NOTHING, NS, Spans, either, union
 from perfdoctor.trace.measure.kernel_classes import is_communication
 from perfdoctor.trace.measure.kernels import DeviceUse, Kernels
 from perfdoctor.trace.measure.launches import launches, launching_calls, lost_kernels
@@ -34,7 +35,7 @@ from perfdoctor.trace.measure.round_trips import RoundTrips
 from perfdoctor.trace.measure.step_lanes import step_lanes
 from perfdoctor.trace.measure.streams import streams
 from perfdoctor.trace.measure.sync_calls import SyncCalls, sync_calls
-from perfdoctor.trace.parse.columns import ALL, UNKNOWN, DeviceKind, DeviceProperties, Flags, Ints, Trace
+from perfdoctor.trace.parse.columns import UNKNOWN, DeviceKind, DeviceProperties, Flags, Ints, Trace
 from perfdoctor.trace.results import CopySite, CopyUse, RankTrace, RoundTrip, StepTrace, Times
 
 FEW_LAUNCHES = 0.5  # below this share of known launches, idle time has no known causes
@@ -44,10 +45,9 @@ def measure(trace: Trace) -> RankTrace:
     """Measure one trace."""
     trace = _without_negative_durations(trace)
     # What needs most memory comes first, as long as little else is held.
-    runtime_us, (begin_ns, end_ns) = _runtime(trace), _extent(trace)
-    call, annotated = launching_calls(trace), collect_annotations(trace)
+    runtime_us, call, annotated = _runtime(trace), launching_calls(trace), collect_annotations(trace)
     stream_uses, ahead, waits = streams(trace, call), launches(trace, call), sync_calls(trace, call)
-    lost = lost_kernels(trace)
+    lost, (begin_ns, end_ns) = lost_kernels(trace), _extent(trace, waits)
     steps = marked_steps(trace, annotated, call, by_device=lost is None)
     judged = _spans(steps.judged())
     ops, uses, moved, blocking_calls = _counted_work(trace, annotated, call, waits, judged)
@@ -59,7 +59,7 @@ def measure(trace: Trace) -> RankTrace:
     idle = Idle(trace, active, call, annotated, waits) if active else None
     blocked = blocking(trace, annotated, ops, call, blocking_calls, _idle_by_call(trace, idle, steps))
     del ops
-    inside = _inside_operators(trace, annotated, loader) if active is None else None
+    inside, waited = computing_and_loading(trace, annotated, loader) if active is None else (None, loader)
     return RankTrace(
         file=trace.file,
         rank=trace.rank,
@@ -90,14 +90,15 @@ def measure(trace: Trace) -> RankTrace:
         collectives=collectives(trace, communication),
         memory=memory(trace),
         runtime_us=runtime_us,
-        dataloader_us=loader.total_ns / NS,
+        dataloader_us=waited.total_ns / NS,
         dataloader_count=len(loading),
         sync_us=int(trace.calls.duration_ns[waits.synchronize].sum()) / NS,
-        steps=_steps(steps, active, idle, loader, inside),
+        steps=_steps(steps, active, idle, waited, inside),
         skipped=trace.skipped,
         notes=_notes(trace, call, lost, limits is not None),
         operators_us=inside.total_ns / NS if inside is not None else None,
         host_work=host_work(trace, annotated, judged, loader) if active is None else (),
+        pause_us=_longest_ns(active.busy if active else either(inside or NOTHING, waited)) / NS,
         lanes=step_lanes(trace, annotated, steps.marked, active, waits, loader) if active else None,
     )
 
@@ -149,8 +150,12 @@ def _device(trace: Trace) -> DeviceProperties | None:
     return known if known or len({device.name for device in trace.devices}) != 1 else trace.devices[0]
 
 
-def _extent(trace: Trace) -> tuple[int, int]:
-    """The first begin and the last end of everything in the file, ns."""
+def _extent(trace: Trace, waits: SyncCalls) -> tuple[int, int]:
+    """The first begin and the last end of everything in the file, ns.
+
+    A profiler that stops waits for all devices, and starts up those that nobody has used: where none worked,
+    that is no time of the script.
+    """
     tables = (trace.ops, trace.calls, trace.annotations, trace.functions, trace.device, trace.syncs)
     events = [table for table in tables if len(table)]
     begin = [int(table.begin_ns.min()) for table in events]
@@ -158,7 +163,12 @@ def _extent(trace: Trace) -> tuple[int, int]:
     if len(trace.memory):
         begin.append(int(trace.memory.begin_ns.min()))
         end.append(int(trace.memory.begin_ns.max()))
-    return min(begin, default=0), max(end, default=0)
+    last_end = max(end, default=0)
+    stops = trace.calls.begin_ns[waits.synchronize]
+    done = [int(table.ends_ns().max()) for table in (trace.ops, trace.annotations) if len(table)]
+    if done and not len(trace.device):
+        last_end = int(stops[stops >= max(done)].min(initial=last_end))
+    return min(begin, default=0), last_end
 
 
 def _runtime(trace: Trace) -> Mapping[str, tuple[int, float]]:
@@ -201,9 +211,10 @@ def _bus_traffic(
     return copy_sites, RoundTrips(trace, copies, by_thread, active).all(call, steps.judged(), loader)
 
 
-def _inside_operators(trace: Trace, annotated: Annotations, loader: Spans) -> Spans:
-    """When any thread was inside an operator that is no part of loading data."""
-    return covered(trace.ops, ALL if annotated.ops is None else annotated.ops).minus(loader)
+def _longest_ns(spans: Spans) -> int:
+    """The longest time between two of them."""
+    gaps = spans.gaps()
+    return int((gaps.end - gaps.begin).max(initial=0))
 
 
 def _steps(
@@ -233,9 +244,12 @@ def _notes(trace: Trace, call: Ints, lost: str | None, known_device: bool) -> tu
     if lost is not None:
         notes.append(lost)
     elif not len(trace.device):
-        notes.append(Note("no-device-events"))
+        notes.append(Note("device-unused" if len(trace.calls) else "no-device-events"))
     elif not known_device:
         notes.append(Note("unknown-device"))
+    processes = {trace.threads[number][0] for number in np.unique(trace.ops.thread)}
+    if len(processes) > 1:
+        notes.append(Note("several-processes", {"processes": len(processes)}))
     if len(call) and (call != UNKNOWN).mean() < FEW_LAUNCHES:
         notes.append(Note("few-launches"))
     if len(trace.ops) and not len(trace.inputs):

@@ -174,6 +174,7 @@ class Trace:
     inputs: list[Inputs] = field(default_factory=list)
     stacks: list[tuple[str, ...]] = field(default_factory=list)  # frames as recorded, innermost first
     groups: list[ProcessGroup] = field(default_factory=list)
+    unknown: tuple[str, ...] = ()  # categories of complete events in no table that may be work of a device
     devices: tuple[DeviceProperties, ...] = ()
     rank: int | None = None
     world_size: int | None = None

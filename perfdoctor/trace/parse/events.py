@@ -44,6 +44,11 @@ TABLES = {
     "memset": EventTable.DEVICE,
     "cuda_sync": EventTable.SYNCS,
 }
+# Of complete events that are no work, or that say of work what others say as well.
+NO_WORK = frozenset(
+    {"trace", "overhead", "gpu_user_annotation", "python_function", "cuda_event", "external_correlation",
+     "cuda_profiler_range", "hardware_counters", "collective_comm", "xpu_sync", "xpu_scope_profiler"}
+)  # fmt: skip
 RUNTIMES = ("_runtime", "_driver")  # hip, xpu, privateuse1, ...
 KINDS = {"gpu_memcpy": DeviceKind.COPY, "memcpy": DeviceKind.COPY, "gpu_memset": DeviceKind.MEMSET,
          "memset": DeviceKind.MEMSET}  # fmt: skip
@@ -144,12 +149,15 @@ class Heads(dict[Key, int]):
     def __init__(self) -> None:
         super().__init__()
         self.names, self.threads = Interned(), Interned()
+        self.unknown: set[str] = set()  # categories of complete events that go nowhere, and may be work
         self.columns = np.empty(0, HEAD)
         self.fresh: list[tuple[Any, ...]] = []
 
     def __missing__(self, key: Key) -> int:
         phase, category, name, process, thread = key
         table = table_of(phase, category, name)
+        if table is EventTable.NOTHING and phase == "X" and category is not None:
+            self.unknown |= {str(category).lower()} - NO_WORK
         on_host = table in HOST_TABLES or table is EventTable.CALLS
         self.fresh.append(
             (

@@ -28,6 +28,8 @@ GZIP = b"\x1f\x8b"
 WIDE = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16", b"\x00\x00\xfe\xff": "UTF-32"}
 OTHERS = {b"PK\x03\x04": "a zip archive", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"\x28\xb5\x2f\xfd": "zstd",
           b"SQLite": "an SQLite database"}  # fmt: skip
+TAR, TAR_AT = b"ustar", 257  # in an archive's first 512 bytes, compressed or not
+UNPACK = "unpack it first; .json and .json.gz can be read"
 LIST_BEGIN = re.compile(rb'"traceEvents"\s*:\s*\[|^\s*\[(?=\s*(?:\{|\]))')
 PREAMBLE_BYTES = 64 << 20  # a trace says what it is before its events begin
 OPENING_BYTES = 4096  # no key, colon and bracket with the blanks between them take more
@@ -81,6 +83,8 @@ class TraceSource:
                 first = begin + file.read(BLOCK_BYTES - len(begin))
                 blocks = chain([first], iter(lambda: file.read(BLOCK_BYTES), b""))
             for block in blocks:
+                if not self.bytes and block.startswith(TAR, TAR_AT):
+                    raise NotATrace(f"{self.path} is a tar archive, not a trace", UNPACK)
                 if not self.bytes and block.startswith(MARK):
                     block = block[len(MARK) :]
                 self.bytes += len(block)
@@ -123,8 +127,7 @@ class TraceSource:
                 )
         for magic, kind in OTHERS.items():
             if begin.startswith(magic):
-                hint = "unpack it first; .json and .json.gz can be read"
-                raise NotATrace(f"{self.path} is {kind}, not a trace", hint)
+                raise NotATrace(f"{self.path} is {kind}, not a trace", UNPACK)
 
     def _inflated(self, file: BinaryIO, begin: bytes) -> Iterator[bytes]:
         """Decompress, member by member; what comes before damage is kept.

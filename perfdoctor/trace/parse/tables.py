@@ -203,6 +203,7 @@ class Tables:
             "inputs": self.inputs.values(),
             "stacks": self.stacks.values(),
             "groups": self.groups.values(),
+            "unknown": tuple(sorted(self.heads.unknown)),
             "events": self.events,
         }
 

@@ -44,7 +44,8 @@ from perfdoctor.model.missing import Missing
 from perfdoctor.model.ranks import GradientSyncFacts, Straggler
 from perfdoctor.render.notes import all_worded
 from perfdoctor.runs.types import RankRecords, RunRecords
-from perfdoctor.trace.results import INVALID, DevicePeak, IdleCause, Launches, OpUse
+from perfdoctor.trace.lost import INVALID
+from perfdoctor.trace.results import DevicePeak, IdleCause, Launches, OpUse
 from tests.support import facts
 from tests.support.judging import report
 from tests.support.rank_traces import (

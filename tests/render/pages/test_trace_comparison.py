@@ -8,7 +8,7 @@ import pytest
 from perfdoctor.diagnosis.trace_comparison import compare
 from perfdoctor.render.documents import trace_comparison as comparison_document
 from perfdoctor.render.pages import trace_comparison
-from perfdoctor.trace.results import INVALID
+from perfdoctor.trace.lost import INVALID
 from tests.support.drawn import drawn
 from tests.support.rank_traces import host_only, kernel, rank, step, times, unmarked
 

@@ -113,6 +113,33 @@ def test_time_inside_a_blocking_copy_is_the_copys() -> None:
     assert causes(made) == {"host_late": 2.0, "copy": 13.0}
 
 
+@pytest.mark.parametrize("is_copy", [True, False])
+def test_what_the_host_does_once_the_launch_is_made_costs_the_device_nothing(is_copy: bool) -> None:
+    made = Recording()
+    made.launched("a", 0, 5, 10)
+    made.launched("b", 8, 400, 420)
+    if is_copy:
+        made.call("cudaMemcpyAsync", 12, 431, correlation=77)
+        made.copy("Memcpy DtoH (Device -> Pageable)", 420, 430, correlation=77)
+    else:
+        made.mark("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 12, 430)
+    assert causes(made) == {"launch_gap": 390.0}
+
+
+def test_a_device_that_starts_long_after_the_launch_waits_for_what_the_trace_does_not_hold() -> None:
+    made = Recording()
+    made.launched("a", 0, 5, 10)
+    made.launched("b", 8, 463_000, 463_010)
+    assert causes(made) == {"launch_gap": 1000.0, "unknown": 461_990.0}
+
+
+def test_latency_counts_from_the_begin_of_a_gap_whose_launch_was_queued_for_long() -> None:
+    made = Recording()
+    made.launched("a", 0, 5, 90_000)
+    made.launched("b", 8, 90_100, 90_200)
+    assert causes(made) == {"launch_gap": 100.0}
+
+
 def test_a_copy_from_pinned_memory_holds_nobody() -> None:
     made = Recording()
     made.launched("a", 0, 5, 10)

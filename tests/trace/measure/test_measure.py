@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 from perfdoctor.render.notes import worded
-from perfdoctor.trace.lost import CUT_OFF, UNREAD, lost_work
+from perfdoctor.trace.lost import CUT_OFF, INVALID, UNKNOWN_KIND, UNREAD, UNRECORDED, lost_work
 from perfdoctor.trace.measure.measure import measure
-from perfdoctor.trace.parse.columns import DeviceProperties, Skipped
-from perfdoctor.trace.results import INVALID
+from perfdoctor.trace.parse.columns import UNKNOWN, DeviceProperties, Skipped
 from tests.support.traces import Recording
 
 
@@ -62,6 +61,75 @@ def test_kernels_that_cannot_be_read_were_recorded_all_the_same() -> None:
     assert lost_work(measure(made.trace(skipped=replace(damaged, device_events=0)))) == INVALID
     made.kernel("gemm", 9, 10)
     assert lost_work(measure(made.trace(skipped=damaged))) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["aten::cudnn_convolution", "aten::_cudnn_rnn", "aten::miopen_batch_norm", "triton_poi_fused_add_0"],
+)
+def test_operators_that_only_devices_have_tell_of_one_that_was_not_recorded(name: str) -> None:
+    made = Recording()
+    made.op(name, 3, 9)
+    assert lost_work(measure(made.trace())) == UNRECORDED
+
+
+def test_collectives_and_memory_of_a_device_tell_of_one_that_was_not_recorded() -> None:
+    of_nccl, of_gloo, with_memory = Recording(), Recording(), Recording()
+    of_nccl.mark("nccl:all_reduce", 3, 9)
+    of_gloo.mark("gloo:all_reduce", 3, 9)
+    of_gloo.memory(4, on_device=False, device=UNKNOWN)
+    with_memory.op("aten::mm", 3, 9)
+    with_memory.memory(4)
+    assert lost_work(measure(of_nccl.trace())) == lost_work(measure(with_memory.trace())) == UNRECORDED
+    assert lost_work(measure(of_gloo.trace())) is None
+
+
+@pytest.mark.parametrize("name", ["aten::cudnn_is_acceptable", "aten::_use_cudnn_ctc_loss", "aten::mm"])
+def test_operators_of_the_cpu_tell_of_no_device(name: str) -> None:
+    made = Recording()
+    made.op(name, 3, 9)
+    assert lost_work(measure(made.trace())) is None
+
+
+def test_work_of_a_device_of_a_kind_that_is_not_known_is_missing() -> None:
+    made = Recording()
+    made.op("aten::mm", 3, 9)
+    assert lost_work(measure(made.trace(unknown=("my_marks",)))) is None, "nothing drives a device"
+    made.call("runFunction - job_prep_and_submit_for_execution", 4, 5, correlation=1)
+    assert lost_work(measure(made.trace(unknown=("mtia_ccp_events",)))) == UNKNOWN_KIND
+
+
+def test_what_the_profiler_waits_for_at_its_end_is_no_time_of_the_script() -> None:
+    made = Recording()
+    made.mark("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 3)
+    made.op("aten::mm", 3, 9)
+    made.call("cudaDeviceSynchronize", 10, 900)
+    made.function("torch/profiler/profiler.py(1): stop", 9, 910)
+    found = measure(made.trace())
+    assert (found.begin_ns, found.end_ns) == (0, 10_000)
+    assert "nothing ran on the device" in worded(found.notes[0])
+
+
+@pytest.mark.parametrize(
+    ("threads", "several"), [([("1", "1"), ("1", "2")], False), ([("1", "1"), ("2", "1")], True)]
+)
+def test_operators_of_several_processes_are_told(threads: list[tuple[str, str]], several: bool) -> None:
+    made = Recording()
+    made.op("aten::mm", 3, 9)
+    made.op("aten::mm", 3, 9, thread="other")
+    told = [worded(note) for note in measure(made.trace(threads=threads)).notes]
+    assert any("operators of 2 processes" in note for note in told) is several
+
+
+def test_the_longest_pause_is_the_devices_or_without_one_the_operators_and_the_loaders() -> None:
+    made = Recording()
+    made.op("aten::mm", 0, 9)
+    made.mark("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 12, 30)
+    made.op("aten::mm", 40, 50)
+    assert measure(made.trace()).pause_us == 10.0
+    for begin in (0, 100, 130):
+        made.launched("gemm", begin, begin, begin + 20)
+    assert measure(made.trace()).pause_us == 80.0
 
 
 def test_a_function_of_the_host_in_a_stream_is_no_kernel_that_is_missing() -> None:

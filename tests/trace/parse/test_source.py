@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import os
+import tarfile
 import threading
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -61,6 +63,16 @@ def test_other_containers_are_named(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(NotATrace) as caught:
         list(source(tmp_path, data))
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz"])
+def test_an_archive_of_traces_is_not_read_as_one_of_them(tmp_path: Path, mode: Literal["w", "w:gz"]) -> None:
+    inside = tmp_path / "rank0.json"
+    inside.write_bytes(b'{"traceEvents": []}')
+    with tarfile.open(tmp_path / "traces.tar", mode) as archive:
+        archive.add(inside, "rank0.json")
+    with pytest.raises(NotATrace, match="is a tar archive"):
+        list(TraceSource(tmp_path / "traces.tar", 10**9))
 
 
 @pytest.mark.parametrize(

@@ -67,3 +67,11 @@ def test_what_is_no_event_is_handed_back_by_its_place() -> None:
     ]
     assert tables.host[EventTable.OPS].count == 1
     assert tables.events == 5
+
+
+def test_categories_that_may_be_work_of_an_unknown_device_are_named() -> None:
+    tables = Tables()
+    common = {"name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+    phases = {"cpu_op": "X", "overhead": "X", "Trace": "X", "ac2g": "s", "mtia_ccp_events": "X"}
+    tables.add([{"ph": phase, "cat": category, **common} for category, phase in phases.items()])
+    assert tables.finished()["unknown"] == ("mtia_ccp_events",)
