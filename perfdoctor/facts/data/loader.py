@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Container, Mapping, Sequence, Set
 
 import numpy as np
 
 from perfdoctor.facts.data.training_loader import (
+    data_sets,
     fed_beside,
     made_loaders,
     rows_of,
@@ -77,8 +78,7 @@ def _facts(
 
     starts = [entry.startup_ns + entry.first_wait_ns for entry in epochs]
     others, beside = {entry.loader for entry in rank.of(EpochEvent)} - loaders, fed_beside(rank, span)
-    restarting = _restarting(rank, loaders, span)
-    size = float(rows["bytes"].sum()) / total
+    restarting, size = _restarting(rank, loaders, span), float(rows["bytes"].sum()) / total
     return LoaderFacts(
         num_workers=event.num_workers,
         batch_size=event.batch_size,
@@ -117,7 +117,22 @@ def _facts(
         spread=_spread(costs / batches, batches),
         samples=int(rows["samples"].sum()),
         items=max((entry.items or 0 for entry in epochs), default=0) or None,
+        items_in_all=_items_in_all(rank, epochs),
     )
+
+
+def _items_in_all(rank: RankRecords, epochs: Sequence[EpochEvent]) -> int | None:
+    """The items of all data sets that the epochs were of; None where there is one, or they may be one.
+
+    Each of several loaders may hold something else that no item depends on. That they do not is shown by two
+    of them that hold the same, or by epochs that each of them has again.
+    """
+    sets, items = data_sets(rank), Counter[object]()
+    for entry in epochs:
+        data_set = sets.get(entry.loader or 0)
+        items[data_set] = max(items[data_set], entry.items or 0)
+    told = len(items) < len({entry.loader for entry in epochs}) or 2 * len(items) <= len(epochs)
+    return items.total() or None if told and len(items) > 1 else None
 
 
 def _epoch_end_s(rank: RankRecords, loaders: Loaders) -> float | None:
