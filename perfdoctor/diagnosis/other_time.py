@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from perfdoctor.model.concluded import Bottleneck, OtherTime, class_of
+from perfdoctor.model.lines import StepLines
 from perfdoctor.model.measured import Phase, StackFacts, StepFacts
 
 QUEUE = "queue"  # the kind of lines that wait for a thread of the script's own to hand on a batch
@@ -54,3 +55,16 @@ def with_waits(step: StepFacts, stacks: StackFacts | None) -> StepFacts:
     waiting_s, other_s = (step.seconds.get(phase, 0.0) for phase in (Phase.DATA_WAIT, Phase.OTHER))
     seconds = {Phase.DATA_WAIT: waiting_s + waits_s, Phase.OTHER: other_s - waits_s}
     return replace(step, seconds={**step.seconds, **seconds})
+
+
+def lines_with_waits(lines: StepLines, stacks: StackFacts | None) -> StepLines:
+    """The lines as they are drawn: those that wait so are in the phase that their time is drawn in."""
+    between = stacks.phases.get(Phase.OTHER, ()) if stacks else ()
+    queued = {(line.at.file, line.at.line) for line in between if line.kind == QUEUE}
+    drawn = (
+        replace(line, phase=Phase.DATA_WAIT)
+        if line.phase is Phase.OTHER and (line.at.file, line.at.line) in queued
+        else line
+        for line in lines.lines
+    )
+    return replace(lines, lines=tuple(drawn))

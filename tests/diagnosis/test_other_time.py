@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from perfdoctor.diagnosis.other_time import with_waits
+from perfdoctor.diagnosis.other_time import lines_with_waits, with_waits
 from perfdoctor.model.concluded import Bottleneck
-from perfdoctor.model.measured import GpuFacts, Phase
+from perfdoctor.model.lines import LineSeconds, StepLines
+from perfdoctor.model.measured import GpuFacts, Location, Phase
 from tests.diagnosis.test_verdict import conclusion
 from tests.support.facts import line, stacks, step
 
@@ -58,3 +61,14 @@ def test_what_builds_a_batch_is_no_wait():
     of_step = step(other=60, forward=40)
     assert with_waits(of_step, stacks(line(0.5, 1, "data"))) == of_step
     assert with_waits(of_step, None) == of_step
+
+
+def test_the_lines_that_wait_are_drawn_in_that_phase_too():
+    def at(number, phase=Phase.OTHER):
+        return LineSeconds(Location("train.py", number), phase, 0.01, 0.01, 0.1, 9)
+
+    lines = StepLines(30, (at(1), at(2), at(1, Phase.FORWARD)), {})
+    seen = stacks(replace(line(0.5, 1, "queue"), at=Location("train.py", 1)), line(0.1, 2))
+    drawn = lines_with_waits(lines, seen).lines
+    assert [each.phase for each in drawn] == [Phase.DATA_WAIT, Phase.OTHER, Phase.FORWARD]
+    assert lines_with_waits(lines, None) == lines
