@@ -1,6 +1,6 @@
 """A table of sensors: each epoch makes its data set anew, which reads all measurements from one CSV file."""
 
-# expect: verdict=host finding=repeated-reads
+# expect: verdict=data finding=repeated-reads
 
 import argparse
 import tempfile

@@ -69,4 +69,6 @@ def _said(line: RepeatedRead) -> str:
 def _cure(line: RepeatedRead) -> str:
     if line.files > 1:
         return "@functools.lru_cache(maxsize=None)  # on a function of its own that reads, given the path"
-    return f"# once, before the loop, and handed on:\n{repeated(line.at) or '...'}"
+    text = repeated(line.at) or "..."
+    read = text if text.startswith("...") else text.partition("  #")[0]  # without the line's own comment
+    return f"# once, before the loop, and handed on:\n{read}"
