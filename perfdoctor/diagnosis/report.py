@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from perfdoctor.diagnosis.findings import judge
+from perfdoctor.diagnosis.other_time import lines_with_waits, with_waits
 from perfdoctor.diagnosis.verdict import attribute_time, conclude
 from perfdoctor.facts.gather import Facts
 from perfdoctor.facts.user_source.parse import LineReader
@@ -18,6 +19,7 @@ from perfdoctor.model.measured import (
     LoaderFacts,
     MemoryFacts,
     OverheadFacts,
+    StackFacts,
     StepFacts,
     WindowFacts,
 )
@@ -43,12 +45,13 @@ def report(
     `path`: the run directory; `notes`: what reading it met; `job`: what all ranks do, where the facts do not
     tell because the shown rank made no step.
     """
-    attribution = attribute_time(facts)
+    attribution, stacks = attribute_time(facts), facts.get(StackFacts)
+    step, lines = facts.get(StepFacts), facts.get(StepLines)
     judged = judge(catalogue.tips(), facts, attribution)
     failures = (*facts.failures, *judged.failures)
     return Report(
         run=facts.run,
-        steps=facts.get(StepFacts),
+        steps=with_waits(step, stacks) if step is not None else None,
         diagnosis=conclude(facts, attribution, judged.findings),
         findings=tuple(_with_text(finding, source) for finding in judged.findings),
         not_judged=judged.not_judged,
@@ -61,7 +64,7 @@ def report(
         memory=facts.get(MemoryFacts),
         window=facts.get(WindowFacts),
         batch=facts.get(BatchFacts),
-        lines=facts.get(StepLines),
+        lines=lines_with_waits(lines, stacks) if lines is not None else None,
         rates=facts.get(TrainingRates),
         use=facts.get(ResourceUse),
         out_of_memory=facts.get(OutOfMemory),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from perfdoctor.diagnosis import confidence
 from perfdoctor.diagnosis.confidence import CROWDED, UNEXPLAINED, UNSTEADY, core_delay, without_a_core
-from perfdoctor.diagnosis.other_time import computing, other_time
+from perfdoctor.diagnosis.other_time import awaited, computing, other_time, without_waits
 from perfdoctor.diagnosis.steadiness import Steadiness, by_tenth, led
 from perfdoctor.diagnosis.waiting import charge_waiting, on_waiting, uneven
 from perfdoctor.facts.device.charged import move
@@ -71,7 +71,8 @@ def attribute_time(facts: Facts) -> TimeAttribution | None:
     step = facts.get(StepFacts)
     if step is None or step.mean_s <= 0:
         return None
-    other = other_time(step, facts.get(StackFacts))
+    stacks = facts.get(StackFacts)
+    other = other_time(step, stacks)
     by_phase = _by_phase(step, facts.get(BatchFacts), other)
     crowded = step.contention_s / step.mean_s
     move(by_phase, crowded, Bottleneck.COMPUTE, Bottleneck.DATA)
@@ -83,7 +84,8 @@ def attribute_time(facts: Facts) -> TimeAttribution | None:
     classes = {kind: share / total for kind, share in classes.items()}
     bounds = speedup_bounds(classes, facts.get(StepModel), fetching(facts.get(BatchFacts)))
     tenths = by_tenth(facts.get(PhaseTenths), step, classes)
-    return TimeAttribution(classes, bounds, tenths, other if of_device is None else None)
+    told = without_waits(other, awaited(step, stacks)) if of_device is None else None
+    return TimeAttribution(classes, bounds, tenths, told)
 
 
 def _gradient_sync(step: StepFacts, parallel: ParallelFacts | None) -> float:

@@ -95,7 +95,7 @@ def gather(
 def first_trained(records: RunRecords) -> tuple[int | None, Steps | None]:
     """The lowest rank that trained, and its steps."""
     for rank, recorded in sorted(records.ranks.items()):
-        steps = boundaries.find(recorded.steps)
+        steps = boundaries.of_rank(recorded)
         if steps is not None:
             return rank, steps
     return None, None

@@ -69,7 +69,7 @@ def _elapsed_s(records: RunRecords, now_epoch_s: float) -> float:
 def _rank(rank: RankRecords, live: LiveRecords, run: Json, state: LiveState, rollouts: float) -> LiveRank:
     """The rank by its last steps, those without a profiler window where there are any."""
     bare = LiveRank(rank.rank, live.steps.get(rank.rank, 0), node=rank.node)
-    steps = boundaries.find(rank.steps)
+    steps = boundaries.of_rank(rank)
     if steps is None or rank.steps is None:
         return bare
     used = ~steps.disturbed if not steps.disturbed.all() else steps.disturbed

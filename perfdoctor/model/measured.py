@@ -198,6 +198,7 @@ class LoaderFacts:
     restarting: tuple[RestartingLoader, ...] = ()  # those loaders, the costliest first
     others_cpu_s: float = 0.0  # CPU seconds per step, for others' batches that the training process prepares
     file_bytes: int | None = None  # that read calls return while a batch is made, median; None if unknown
+    items_in_all: int | None = None  # of several data sets, where its line makes loaders of each in turn
 
     @property
     def restarts(self) -> int:
@@ -214,14 +215,19 @@ class LoaderFacts:
     @property
     def passes(self) -> float | None:
         """How many times each item was prepared while watched; None where the dataset tells no length."""
-        return self.samples / self.items if self.samples and self.items else None
+        return self.samples / self.all_items if self.samples and self.all_items else None
+
+    @property
+    def all_items(self) -> int | None:
+        """The items of all data sets that were prepared."""
+        return self.items_in_all or self.items
 
     @property
     def items_bytes(self) -> float | None:
-        """What all items of the dataset take as batches hold them; None where that was not measured."""
-        if not self.samples or not self.items or not self.batch_bytes:
+        """What all items take as batches hold them; None where that was not measured."""
+        if not self.samples or not self.all_items or not self.batch_bytes:
             return None
-        return self.batch_bytes * self.batches / self.samples * self.items
+        return self.batch_bytes * self.batches / self.samples * self.all_items
 
     def keeps_ahead(self, step_s: float) -> bool:
         """Whether even the costliest batches take the workers half of the time that steps leave them at most.

@@ -13,6 +13,7 @@ such rows, and loops that read tensors number by number.
     np.abs(wave[1:] - wave[:-1]).sum()              # NumPy: one call on the array, not one for each element
 
     x[chosen].tolist()                              # torch: one indexed operation
+    correct += (pred == target).sum().item()        # and not (p == t).item() for each sample
 
     np.frombuffer(text.encode(), np.uint8)          # text: all characters at once
 
@@ -27,7 +28,7 @@ from perfdoctor.facts.data.small_calls import Library, SmallCallFacts, SmallCall
 from perfdoctor.model.batch import waits
 from perfdoctor.model.change import Change, Effort, Estimate
 from perfdoctor.model.concluded import Advice, Bottleneck, class_of
-from perfdoctor.model.measured import Phase, StepFacts
+from perfdoctor.model.measured import Location, Phase, StepFacts
 from perfdoctor.tips.catalogue import Checked, tip
 
 NOTICEABLE = 0.10  # share of step time that waits
@@ -51,6 +52,12 @@ SEARCHES = frozenset(("list.index", "tuple.index", "list.count", "tuple.count"))
 LOOK_UP = (
     "places = {value: place for place, value in enumerate(values)}  # once; a Counter for counts\n"
     "places.get(value)  # in place of values.index(value), and of `value in values`"
+)
+
+
+READ_AT_ONCE = (
+    "# all samples at once, and one number at the end: (pred == target).sum().item(), pred.tolist(),\n"
+    "# torch.bincount(target[pred == target]) for each class"
 )
 
 
@@ -84,11 +91,25 @@ def many_small_calls(step: StepFacts, calls: SmallCallFacts) -> Advice | None:
     return Advice(
         because=(*([waits(step)] if in_batch else []), *said),
         change=Change(step=_gone(in_step), batch=_gone(in_batch)),
-        at=tuple(one.at for one in places[:SHOWN]),
+        at=tuple(at for one in places[:SHOWN] for at in _places(one))[:SHOWN],
         bottleneck=next(iter(classes)),
         also=tuple(classes)[1:],
-        code=LOOK_UP if places[0].callee in SEARCHES else CURES[places[0].library],
+        code=_cure(places[0]),
+        spares=tuple(line for one in places for line in one.spares),
     )
+
+
+def _cure(one: SmallCalls) -> str:
+    if one.loop is not None:
+        return f"{one.whole}  # all samples at once" if one.whole else READ_AT_ONCE
+    return LOOK_UP if one.callee in SEARCHES else CURES[one.library]
+
+
+def _places(one: SmallCalls) -> tuple[Location, ...]:
+    """The loop first, where it is one that reads tensors."""
+    if one.loop is None or one.loop == one.at.line:
+        return (one.at,)
+    return Location(one.at.file, one.loop, one.at.function), one.at
 
 
 def _class(one: SmallCalls) -> Bottleneck:
@@ -106,4 +127,8 @@ def _said(one: SmallCalls, of_ms: float) -> str:
     often = f", {one.per_item:.0f} times for each item" if one.per_item else "" if rows else " in a loop"
     of = "the step's" if one.in_step else "a batch's"
     text = f": `{one.at.text}`" if one.at.text else ""
-    return f"line {one.at.line} {what}{often}; that is {one.share:.0%} of {of} {of_ms:.1f} ms{text}"
+    said = f"line {one.at.line} {what}{often}"
+    if one.loop is not None:
+        most = "" if one.loop == one.at.line else f", most of it at line {one.at.line}"
+        said = f"the loop at line {one.loop} reads tensors number by number{most}"
+    return f"{said}; that is {one.share:.0%} of {of} {of_ms:.1f} ms{text}"

@@ -76,11 +76,13 @@ def repeated_decoding(
             waits(step),
             f"reading and decoding take {min(1.0, share):.0%} of a batch's cost",
             f"each item was read {passes:.1f} times",
-            room(run, loader.items, size_bytes, free_bytes, " in batches"),
+            room(run, loader.all_items, size_bytes, free_bytes, " in batches"),
         ),
         change=Change(batch=Estimate(low, likely, high)),
         at=tuple(line.at for line in lines[:3]),
-        tweak=None if loader.iterable or _differ(repeats, batch) else "--cache-dataset",
+        tweak=None
+        if loader.iterable or loader.items_in_all or _differ(repeats, batch)
+        else "--cache-dataset",
         code="self.items = [self.read(index) for index in range(len(self))]  # before the workers start; "
         "augment in __getitem__",
     )

@@ -14,7 +14,10 @@ Where that takes too long in one process, prepare them through a loader:
     prepared = DataLoader(dataset, batch_size=None, num_workers=8)
     items = [copy.deepcopy(item) for item in prepared]          # a copy is no longer in shared memory
 
-The items then cost so little that few workers, or none, are enough.
+The items then cost so little that few workers, or none, are enough. Where a script makes data sets anew,
+as for each client in each round of federated training, prepare the items of each once, and keep them:
+
+    items = {client: [data[index] for index in range(len(data))] for client, data in datasets.items()}
 
 ## When not
 For a single epoch, each item is prepared once anyway. If you plan to add random augmentation, keep what comes
@@ -39,6 +42,10 @@ LARGE = 0.30  # of a batch's cost that goes
 LOOKUP_S = (20e-6, 5e-6, 1e-6)
 BYTES_PER_S = (1e9, 4e9, 10e9)
 SHOWN = 3  # lines named
+OF_ONE = """items = [dataset[index] for index in range(len(dataset))]  # once, before the loop
+loader = DataLoader(items, ...)  # a list is a dataset, too"""
+OF_SETS = """items[client] = [dataset[index] for index in range(len(dataset))]  # once for each data set
+loader = DataLoader(items[client], ...)  # a list is a dataset, too"""
 
 
 @tip(
@@ -86,25 +93,24 @@ def repeated_items(
             f"{share:.0%} of a batch's {ms:.1f} ms is preparing its items",
             f"all {repeats.again} items that were compared were the same every time",
             f"each item was prepared {passes:.1f} times; a longer training gains more",
-            room(run, loader.items, size_bytes, free_bytes),
+            room(run, loader.all_items, size_bytes, free_bytes),
         ),
         change=Change(batch=Estimate(low, likely, high)),
         bottleneck=Bottleneck.NETWORK if batch.share(Stage.FETCHING) > 0.5 * share else None,
         at=tuple(_lines(batch)[:SHOWN]),
-        tweak="--cache-dataset",
-        code="items = [dataset[index] for index in range(len(dataset))]  # once, before the loop\n"
-        "loader = DataLoader(items, ...)  # a list is a dataset, too",
+        tweak=None if loader.items_in_all else "--cache-dataset",  # which a data set made anew has not
+        code=OF_SETS if loader.items_in_all else OF_ONE,
     )
 
 
 def _saved_shares(loader: LoaderFacts, size_bytes: float) -> list[float]:
     """The share of a batch's cost that goes where all its items are in memory: low, likely, high."""
-    if not loader.items or loader.batch_s <= 0:
+    if not loader.all_items or loader.batch_s <= 0:
         return [0.0, 0.0, 0.0]
     preparing_s = loader.batch_s - loader.collate_s
     per_batch = loader.samples / loader.batches
     left = [
-        per_batch * (lookup_s + size_bytes / loader.items / rate)
+        per_batch * (lookup_s + size_bytes / loader.all_items / rate)
         for lookup_s, rate in zip(LOOKUP_S, BYTES_PER_S, strict=True)
     ]
     return [max(0.0, preparing_s - left_s) / loader.batch_s for left_s in left]

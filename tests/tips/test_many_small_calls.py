@@ -6,6 +6,7 @@ import pytest
 
 from perfdoctor.facts.data.small_calls import Library, SmallCallFacts
 from perfdoctor.model.concluded import Bottleneck
+from perfdoctor.model.measured import Location
 from perfdoctor.tips.many_small_calls import many_small_calls as tip
 from tests.support import facts
 from tests.support.facts import cpu, loader, step
@@ -95,3 +96,21 @@ def test_what_goes_in_the_loop_is_of_the_class_that_the_place_is_charged_to(kind
 def test_fires_where_the_step_loses_enough(share, fires):
     place = small(share, in_step=True)
     assert (tip(step(forward=10), SmallCallFacts((place,), 0.0)) is not None) is fires
+
+
+@pytest.mark.parametrize(
+    ("whole", "code"),
+    [
+        ("n += (pred == y).sum().item()", "n += (pred == y).sum().item()  # all samples at once"),
+        (None, "# all samples at once, and one number at the end"),
+    ],
+)
+def test_a_loop_that_reads_tensors_is_named_first_with_the_operation_on_whole_ones(whole, code):
+    read = {"library": Library.TORCH, "callee": "Tensor.item", "per_item": None, "in_step": True}
+    advice = said(small(0.5, **read, loop=20, whole=whole, spares=(Location("train.py", 22),)))
+    assert [at.line for at in advice.at] == [20, 22]
+    assert advice.because[0].startswith(
+        "the loop at line 20 reads tensors number by number, most of it at line 22"
+    )
+    assert str(advice.code).startswith(code)
+    assert [at.line for at in advice.spares] == [22]

@@ -92,3 +92,15 @@ def test_each_rank_keeps_the_items_for_itself():
     assert together is None
     shared = tip(run(ranks=4), STARVED, loader(), PREPARED, SAME, memory())
     assert "in each of 4 ranks" in shared.because[-1]
+
+
+def test_data_sets_that_are_made_anew_are_each_prepared_once():
+    clients = loader(passes=60, items=100, items_in_all=1000, built=60)
+    advice = tip(run(), STARVED, clients, PREPARED, SAME, memory())
+    assert advice is not None
+    assert advice.because[3] == "each item was prepared 6.0 times; a longer training gains more"
+    assert advice.because[4].startswith("1,000 items take ")
+    assert advice.tweak is None
+    assert "items[client]" in str(advice.code)
+    alike = tip(run(), STARVED, loader(passes=6.0), PREPARED, SAME, memory())
+    assert advice.change.batch.likely == pytest.approx(alike.change.batch.likely, rel=0.01)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Container, Mapping, Sequence, Set
 
 import numpy as np
 
 from perfdoctor.facts.data.training_loader import (
+    data_sets,
     fed_beside,
     made_loaders,
     rows_of,
@@ -68,47 +69,46 @@ def _facts(
 ) -> LoaderFacts:
     event, loaders = made[0], frozenset(entry.id for entry in made)
     built = len({entry.loader for entry in epochs}) or len(made)
-    batches = rows["batches"].astype(np.float64)
-    total = float(batches.sum())
-    costs = (rows["read_ns"] + rows["collate_ns"]) / 1e9
+    anew, total = 1 < built == len(epochs), float(rows["batches"].sum())
+    batches, costs = rows["batches"].astype(np.float64), (rows["read_ns"] + rows["collate_ns"]) / 1e9
     p50_s, p95_s = quantiles(costs / batches, batches, (0.5, 0.95))
 
-    def mean(*columns: str) -> float:
+    def mean_s(*columns: str) -> float:
         return max(0.0, float(sum(rows[column].sum() for column in columns)) / 1e9 / total)
 
-    starts = [entry.startup_ns + entry.first_wait_ns for entry in epochs]
+    starts_ns = [entry.startup_ns + entry.first_wait_ns for entry in epochs]
     others, beside = {entry.loader for entry in rank.of(EpochEvent)} - loaders, fed_beside(rank, span)
     restarting = _restarting(rank, loaders, span)
     return LoaderFacts(
         num_workers=event.num_workers,
         batch_size=event.batch_size,
         at=location(user_made(rank)[event.id].at),
-        dataset=(event.dataset or "unknown"),
+        dataset=event.dataset or "unknown",
         iterable=event.iterable,
-        persistent_workers=event.persistent_workers and not 1 < built == len(epochs),  # they end with it
+        persistent_workers=event.persistent_workers and not anew,  # they end with it
         prefetch_factor=event.prefetch_factor,
         pin_memory=event.pin_memory,
         start_method=event.start_method,
         batches=round(total),
-        batch_s=mean("read_ns", "collate_ns"),
-        batch_cpu_s=min(mean("read_cpu_ns", "collate_cpu_ns"), mean("read_ns", "collate_ns")),
+        batch_s=mean_s("read_ns", "collate_ns"),
+        batch_cpu_s=min(mean_s("read_cpu_ns", "collate_cpu_ns"), mean_s("read_ns", "collate_ns")),
         batch_p50_s=p50_s,
         batch_p95_s=p95_s,
-        collate_s=mean("collate_ns"),
-        collate_cpu_s=mean("collate_cpu_ns"),
+        collate_s=mean_s("collate_ns"),
+        collate_cpu_s=mean_s("collate_cpu_ns"),
         batch_bytes=_batch_bytes(rows, total),
         file_bytes=_file_bytes(rows),
         batches_per_step=_per_step(_delivered(rank, loaders, epochs, steps), total, event, span),
         epochs=len(epochs),
-        epoch_start_s=_later_mean(starts) / 1e9 if starts else None,
+        epoch_start_s=_later_mean(starts_ns) / 1e9 if starts_ns else None,
         epoch_end_s=_epoch_end_s(rank, loaders),
         epoch_slowed_s=slowed_s(epochs, steps),
         steady_wait_s=_steady_wait_s(_ends(rank, epochs)),
         worker_start_s=_worker_start_s(rank, loaders),
         loaders=len(made_loaders(rank)),
         built=built,
-        anew=1 < built == len(epochs),
-        epoch_wait_s=sum(starts) / 1e9 / span.steps,
+        anew=anew,
+        epoch_wait_s=sum(starts_ns) / 1e9 / span.steps,
         other_wait_s=wait_s(rank, others - beside, span),
         beside_wait_s=wait_s(rank, beside, span),
         others_restart_s=min(sum(each.per_step_s for each in restarting), span.seconds / span.steps),
@@ -117,6 +117,7 @@ def _facts(
         spread=_spread(costs / batches, batches),
         samples=int(rows["samples"].sum()),
         items=max((entry.items or 0 for entry in epochs), default=0) or None,
+        items_in_all=_items_in_all(rank, epochs),
     )
 
 
@@ -129,6 +130,20 @@ def _later_mean(starts: Sequence[int]) -> float:
     """The first epoch's start also pays for what is done once: the later ones tell, where there are any."""
     told = starts[1:] or starts
     return sum(told) / len(told)
+
+
+def _items_in_all(rank: RankRecords, epochs: Sequence[EpochEvent]) -> int | None:
+    """The items of all data sets that the epochs were of; None where there is one, or they may be one.
+
+    Each of several loaders may hold something else that no item depends on. That they do not is shown by two
+    of them that hold the same, or by epochs that each of them has again.
+    """
+    sets, items = data_sets(rank), Counter[object]()
+    for entry in epochs:
+        data_set = sets.get(entry.loader or 0)
+        items[data_set] = max(items[data_set], entry.items or 0)
+    told = len(items) < len({entry.loader for entry in epochs}) or 2 * len(items) <= len(epochs)
+    return items.total() or None if told and len(items) > 1 else None
 
 
 def _epoch_end_s(rank: RankRecords, loaders: Loaders) -> float | None:

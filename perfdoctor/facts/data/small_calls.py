@@ -15,7 +15,9 @@ from perfdoctor.facts.host.sampled_shares import share_of
 from perfdoctor.facts.host.stacks import NO_STACKS, StackLines, threads
 from perfdoctor.facts.registry import fact
 from perfdoctor.facts.user_source.frames import Frame, Owner
+from perfdoctor.facts.user_source.number_reads import reading_lines
 from perfdoctor.facts.user_source.parse import COMPREHENSIONS, LOOPS, Sources, header, statements
+from perfdoctor.facts.user_source.whole_tensors import on_whole_tensors
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import LoaderFacts, Location, Phase, RunFacts, StepFacts
 from perfdoctor.model.missing import Missing
@@ -26,6 +28,7 @@ KINDS = frozenset(
     (None, "data", "drawn", "compute")
 )  # of lines in the training loop: not those that log or save
 MANY = 16  # calls from one line in an item: fewer are no loop over elements
+MOSTLY = 0.8  # of the samples of a line, in one loop: others may be torn
 SMALL_S = 200e-6  # of a call: a larger one is work of its own, and a loop around it costs little beside it
 PANDAS = re.compile(r"[/\\]pandas[/\\]core[/\\](indexing|series|frame|generic)\.py$")
 # Functions of pandas that take one row, or one value of it, by the file they are in.
@@ -61,6 +64,9 @@ class SmallCalls:
     per_item: float | None  # how often; None where only seen and not counted
     in_step: bool = False  # in the training loop, not where batches are prepared
     kind: str | None = None  # what its time in the loop is charged by, as in LineCost
+    loop: int | None = None  # the line of the loop that reads tensors number by number
+    whole: str | None = None  # the same on whole tensors, where that can be written
+    spares: tuple[Location, ...] = ()  # lines whose time all lies in that loop
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,8 @@ class _Sampled:
     lines: Counter[tuple[str, int, str]]  # file, line, function
     rows: bool = False  # accesses rows of a data frame
     kinds: Counter[str | None] = field(default_factory=Counter)
+    through: Counter[Place] = field(default_factory=Counter)  # the user's lines that lead to it, with its own
+    loop: ast.AST | None = None
 
 
 @fact
@@ -126,6 +134,7 @@ def _in_step(rank: RankRecords, step: StepFacts, on_cpu: bool, sources: Sources)
     main = [(frames, count) for label, frames, count in threads(rank) if label == "main"]
     lines = StackLines(main, rank, sources, step)
     places: dict[object, _Sampled] = defaultdict(lambda: _Sampled(Counter()))
+    passed: Counter[Place] = Counter()
     other = total = 0
     for frames, samples in main:
         phase, (frame, _, kind) = lines.cost(frames)
@@ -134,13 +143,17 @@ def _in_step(rank: RankRecords, step: StepFacts, on_cpu: bool, sources: Sources)
             continue
         other += samples
         users = [index for index, one in enumerate(frames) if one.owner is Owner.USER]
+        through = {(frames[index].file, frames[index].line): samples for index in users}
+        passed.update(through)
         beyond = frames[users[-1] + 1 :]
         if kind not in KINDS:
             continue
         rows = bool(beyond) and _accesses_row(beyond[0]) and not _selects(frame, sources)
-        loop = _inner_loop(frame, lines, sources)
-        if rows or (on_cpu and loop is not None and _reads(frame, loop, sources)):
+        loop = _reading_loop(frame, lines, sources) if on_cpu and not rows else None
+        if rows or loop is not None:
             key = (frame.file, frame.function if rows else loop)
+            places[key].loop = loop
+            places[key].through.update(through)
             places[key].lines[frame.file, frame.line, frame.function] += samples
             places[key].rows = rows
             places[key].kinds[kind] += samples
@@ -149,38 +162,43 @@ def _in_step(rank: RankRecords, step: StepFacts, on_cpu: bool, sources: Sources)
         found = _found(place, other, {}, sources)
         name, library = ("", Library.PANDAS) if place.rows else ("Tensor.item", Library.TORCH)
         kind = place.kinds.most_common(1)[0][0]
-        yield replace(found, share=share * found.share, callee=name, library=library, in_step=True, kind=kind)
+        yield replace(
+            _of_loop(place, found, passed, sources),
+            share=share * found.share,
+            callee=name,
+            library=library,
+            in_step=True,
+            kind=kind,
+        )
+
+
+def _of_loop(place: _Sampled, found: SmallCalls, passed: Counter[Place], sources: Sources) -> SmallCalls:
+    """A place with what is known of a loop that reads tensors."""
+    if place.loop is None:
+        return found
+    spared = (one for one, count in place.through.items() if count >= MOSTLY * passed[one])
+    return replace(
+        found,
+        loop=getattr(place.loop, "lineno", None),
+        whole=on_whole_tensors(place.loop),
+        spares=tuple(sources.at(*one) for one in spared),
+    )
+
+
+def _reading_loop(frame: Frame, lines: StackLines, sources: Sources) -> ast.AST | None:
+    """The loop that a frame's line is in where that line reads tensors, or handles what is read."""
+    loop = _inner_loop(frame, lines, sources)
+    if loop is None or frame.line not in reading_lines(loop, frame.line, sources.file(frame.file)):
+        return None
+    return loop
 
 
 def _inner_loop(frame: Frame, lines: StackLines, sources: Sources) -> ast.AST | None:
-    """The loop around a frame's line that is not the one that trains."""
-    loop = _loop(frame, sources)
+    """The loop around a frame's line, or at it, that is not the one that trains."""
+    loop = _loop(frame, sources, at_it=True)
     trains = lines.anchors.get((frame.file, frame.name), set())
     first, last = getattr(loop, "lineno", 0), getattr(loop, "end_lineno", 0)
     return None if any(first <= line <= last for line in trains) else loop
-
-
-def _reads(frame: Frame, loop: ast.AST, sources: Sources) -> bool:
-    """Whether a line takes single numbers out of tensors: `x[i].item()`, or `row.item()` for each row."""
-    node = sources.file(frame.file).statement(frame.line)
-    turns = _targets(loop)
-    read = (
-        inner.func.value
-        for part in (header(node) if node is not None else ())
-        for inner in ast.walk(part)
-        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr == "item"
-    )
-    return any(
-        isinstance(value, ast.Subscript) or (isinstance(value, ast.Name) and value.id in turns)
-        for value in read
-    )
-
-
-def _targets(loop: ast.AST) -> set[str]:
-    """The names that a loop gives a new value in each turn."""
-    generators = getattr(loop, "generators", [loop])
-    targets = [one.target for one in generators if hasattr(one, "target")]
-    return {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
 
 
 def _place(
@@ -219,14 +237,17 @@ def _selects(frame: Frame, sources: Sources) -> bool:
     return any(isinstance(inner, ast.Compare) for index in indices for inner in ast.walk(index))
 
 
-def _loop(frame: Frame, sources: Sources) -> ast.AST | None:
-    """The innermost loop or comprehension around a frame's line, in its function; none that yields."""
+def _loop(frame: Frame, sources: Sources, at_it: bool = False) -> ast.AST | None:
+    """The innermost loop or comprehension around a frame's line, in its function; none that yields.
+
+    `at_it`: a loop that begins there as well, which takes the next element.
+    """
     listing = sources.file(frame.file)
     scope = listing.scope(frame.line)
     around = [
         node
         for node in statements(scope.body if scope else [])
-        if isinstance(node, LOOPS) and node.lineno < frame.line <= (node.end_lineno or 0)
+        if isinstance(node, LOOPS) and node.lineno - at_it < frame.line <= (node.end_lineno or 0)
     ]
     node = listing.statement(frame.line)
     for part in header(node) if node is not None else ():

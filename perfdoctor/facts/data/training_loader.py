@@ -86,6 +86,14 @@ def made_loaders(rank: RankRecords) -> list[LoaderEvent]:
     return [entry for entry in rank.of(LoaderEvent) if entry.id]
 
 
+def data_sets(rank: RankRecords) -> dict[int, object]:
+    """What tells the data set of each loader: loaders that are made anew may be for the same one."""
+    return {
+        event.id: ("loader", event.id) if event.contents is None else event.contents
+        for event in made_loaders(rank)
+    }
+
+
 def user_made(rank: RankRecords) -> dict[int, LoaderEvent]:
     """By its number, the user's own loader where a library has made that one around it; else that one.
 

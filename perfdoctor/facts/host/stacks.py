@@ -31,7 +31,7 @@ from perfdoctor.facts.user_source.frames import (
 )
 from perfdoctor.facts.user_source.intervals import Intervals
 from perfdoctor.facts.user_source.known_calls import PURE_METHODS
-from perfdoctor.facts.user_source.library_table import of_wait
+from perfdoctor.facts.user_source.library_table import of_frame, of_wait
 from perfdoctor.facts.user_source.loop_roles import Loop, Role
 from perfdoctor.facts.user_source.origins import called_name
 from perfdoctor.facts.user_source.parse import Sources, calls, header, logs, saves, written_below
@@ -370,10 +370,15 @@ class StackLines:
         if role is Role.DATA and self._taking.frees(frames):
             return FREED
         if role is Role.DATA:
-            return "queue" if beyond and of_wait(beyond[-1]) else "data"
+            return "queue" if _takes_over(beyond) else "data"
         if role is Role.DRAWS:
             return "drawn"
         in_torch = torch_frames.computes(beyond)
         in_place = node is not None and any(IN_PLACE.search(name) for _, name in calls(node))
         in_place = in_place and not any(map(torch_frames.lists, beyond))
         return "compute" if role in {Role.COMPUTE, Role.TRAINS} or in_torch or in_place else None
+
+
+def _takes_over(beyond: Sequence[Frame]) -> bool:
+    """Whether a line waits for what a thread hands on, and not in a library that reads with threads."""
+    return bool(beyond) and of_wait(beyond[-1]) is not None and not any(map(of_frame, beyond))

@@ -74,7 +74,7 @@ class RankComparison:
 
     def add(self, records: RankRecords) -> None:
         """Summarize one rank; its collectives go to the matchers of their groups."""
-        found = boundaries.find(records.steps)
+        found = boundaries.of_rank(records)
         steps = self._told_apart(records, boundaries.settled(found)) if found is not None else None
         self._summaries.append(_summary(records, steps, self._world, self._matchers, self._hosts))
 

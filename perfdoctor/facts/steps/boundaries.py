@@ -11,6 +11,8 @@ import numpy.typing as npt
 from perfdoctor.model.dataclass import dataclass
 from perfdoctor.model.measured import Marker, Phase
 from perfdoctor.runs.records import Rows
+from perfdoctor.runs.types import RankRecords
+from perfdoctor.wire.events.training import BatchLayoutEvent
 from perfdoctor.wire.step_rows import DISTURBED, FRESH, PHASE_COLUMNS, ROLLED_UP, SKIPPED
 
 Ints = npt.NDArray[np.int64]
@@ -70,6 +72,14 @@ class Steps:
     def seconds(self) -> Floats:
         """How long each entry took."""
         return (self.end_ns - self.begin_ns) / 1e9
+
+
+def of_rank(recorded: RankRecords) -> Steps | None:
+    """The steps of one rank, without a count of samples where nothing tells how many a batch holds."""
+    steps = find(recorded.steps)
+    if steps is None or not any(event.of_one for event in recorded.of(BatchLayoutEvent)):
+        return steps
+    return replace(steps, counts={**steps.counts, "samples": np.zeros_like(steps.counts["samples"])})
 
 
 def find(rows: Rows | None) -> Steps | None:

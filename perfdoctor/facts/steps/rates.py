@@ -83,6 +83,9 @@ def _uncounted(layouts: Sequence[BatchLayoutEvent]) -> str:
     if unknown is None:
         return NO_LOADER
     what = "integers" if unknown.integers else "numbers"
+    if unknown.of_one:
+        rows = f"{unknown.rows} x {unknown.columns} {what}"
+        return f"samples: a loader takes for one sample what a model is given as {rows}, a batch perhaps"
     return f"samples: of batches of {unknown.rows} x {unknown.columns} {what} nothing tells which dimension"
 
 

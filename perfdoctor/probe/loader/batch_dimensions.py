@@ -29,6 +29,7 @@ class BatchDimensions:
     def count(self, count: int, batch: Any, epoch: Optional[Epoch]) -> int:
         """The samples of a batch of which so many were counted in its first dimension."""
         samples = self.samples
+        samples.of_one = epoch is not None and epoch.batch_size == 1
         samples.sizes = None
         sizes = first_sizes(batch, self.tensor)
         if sizes is None:

@@ -28,6 +28,7 @@ from ..user_frames import library_between, user_line
 from ..wrapping import Args, Kwargs
 from .batch_content import batch_size_of, samples_of
 from .batch_dimensions import BatchDimensions
+from .dataset_contents import DatasetContents
 from .dataset_sizes import DatasetSizes
 from .epoch import Epoch
 from .making import Making
@@ -64,6 +65,7 @@ class Loaders:
         self.function_modes = torch._C._len_torch_function_stack
         self.samples_of = patch.guarded("samples", unseen(samples_of))  # of batches of whatever kind
         self.sizes: DatasetSizes = steps.sizes
+        self.contents = DatasetContents(torch.utils.data.Dataset)
         dimensions = BatchDimensions(session, steps.samples, self.sizes, torch.Tensor)
         self.samples_told = patch.guarded("samples", unseen(dimensions.count))  # in whichever dimension
         self.made = Making(session, torch.Tensor, steps.fetches)
@@ -98,6 +100,7 @@ class Loaders:
                 at=user_line(),
                 library=library_between(),
                 collate=_collator(loader.collate_fn),
+                contents=self.contents.of(dataset),
             )
         )
 

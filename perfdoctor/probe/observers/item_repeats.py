@@ -24,6 +24,7 @@ NAME = "item_repeats"
 ITEMS = 32  # of a dataset: a change in one item of ten escapes two looks at so many with a chance of 0.1 %
 RANKS = 16  # with more, hardly an item comes to a rank twice
 EPOCHS = 4  # that are looked at: a shuffled part of the items goes to each rank, and comes again seldom
+LOADERS_MAX = 64  # of a script that makes one for each epoch, or for each client in each round
 
 
 class Fetched:
@@ -84,7 +85,7 @@ class ItemRepeats:
         """Look at the items of a new fetcher, if it is one of its loader's first."""
         epoch = max(epochs_before, self.epochs[loader])
         self.epochs[loader] += 1
-        if not loader or epoch >= EPOCHS or not isinstance(fetcher, self.map_style):
+        if not 0 < loader <= LOADERS_MAX or epoch >= EPOCHS or not isinstance(fetcher, self.map_style):
             return
         items = self.watch.steps.sizes.of(fetcher.dataset)
         if items:

@@ -39,9 +39,8 @@ class BatchLayouts:
 
     def tell(self, look: LayoutLook, dimension: Optional[int]) -> None:
         """Write down what is not as usual."""
-        if dimension != 0 and self.written < EVENTS_MAX:
-            self.written += 1
-            self.session.write(
+        if dimension != 0:
+            self._write(
                 BatchLayoutEvent(
                     dimension=dimension,
                     rows=look.rows,
@@ -50,6 +49,27 @@ class BatchLayouts:
                     told_by=look.told_by,
                 )
             )
+
+    def tell_of_one(self, given: Any) -> None:
+        """Write down how many rows a model is given, of what a loader takes for one sample, if several.
+
+        They may be the samples of a batch that is one item of the dataset, or the parts of a sample.
+        """
+        if not is_a(given, self.torch.Tensor) or given.is_nested or given.dim() < 2:
+            return
+        rows, columns = int(given.shape[0]), int(given.shape[1])
+        if 1 not in (rows, columns):
+            integers = not (given.is_floating_point() or given.is_complex())
+            self._write(
+                BatchLayoutEvent(
+                    dimension=None, rows=rows, columns=columns, integers=integers, told_by=None, of_one=True
+                )
+            )
+
+    def _write(self, event: BatchLayoutEvent) -> None:
+        if self.written < EVENTS_MAX:
+            self.written += 1
+            self.session.write(event)
 
 
 class LayoutLook:
@@ -81,6 +101,8 @@ class LayoutLook:
         tensor, samples = self.layouts.torch.Tensor, self.layouts.samples
         self.told, self.told_by, self.pooled, self.merged = [], None, False, False
         self.rows = self.columns = 0
+        if samples.of_one:
+            self.layouts.tell_of_one(next(iter((*args[1:], *kwargs.values())), None))
         given = leaves((args[1:], kwargs), tensor) if samples.loader_delivers else list(args[1:2])
         for batch in given:
             if is_a(batch, tensor) and not batch.is_nested and batch.dim() > 1:

@@ -26,6 +26,7 @@ class SampleCount:
     def __init__(self) -> None:
         self.pending = 0
         self.loader_delivers = False
+        self.of_one = False  # the last batch is of a loader that puts one item into each
         self.evaluated = False  # a module in eval mode was called since the last batch or backward
         self.plain = False  # every batch is known to hold its samples in the first dimension
         self.dimension: Optional[int] = 0  # of samples, in batches whose loader tells nothing; None: unknown

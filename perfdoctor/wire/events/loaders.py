@@ -24,6 +24,7 @@ class LoaderEvent(Event, name="loader"):
     at: Line | None
     library: str | None = None  # that makes it for the user, if one does
     collate: str | None = None  # module.function, or module.Class of an object that is called
+    contents: int | None = None  # checksum of what the dataset holds; None where it cannot be read
 
 
 class EpochEvent(Event, name="epoch"):

@@ -184,6 +184,7 @@ class BatchLayoutEvent(Event, name="batch_layout"):
     columns: int
     integers: bool  # it holds tokens, not numbers
     told_by: str | None  # the class of the first module that told, or the loader's
+    of_one: bool = False  # a loader puts one item into each, and a model is given it as so many rows
 
 
 PARAMETRIZATION = "ParametrizationList"  # the module of torch.nn.utils.parametrize that makes a parameter

@@ -66,3 +66,41 @@ def test_a_line_that_lost_its_checksums_tells_nothing():
 
 def test_without_a_loader_there_are_no_items():
     assert item_repeats(replace(RANK, events=()), [], SPAN) is None
+
+
+def of_clients(*looks):
+    """Of looks at {index: checksum} through loaders of their own that one line makes, each for a client."""
+    made = [
+        {"event": "loader", "id": number, "contents": client} for number, (client, _) in enumerate(looks, 1)
+    ]
+    epochs = [
+        {"event": "epoch", "loader": number, "index": 1, "begin_ns": (1000 + 100 * number) * 1_000_000}
+        for number in range(1, len(looks) + 1)
+    ]
+    ends = [
+        {"event": "epoch_end", "loader": number, "index": 1, "t_ns": (1090 + 100 * number) * 1_000_000}
+        | {"end_wait_ns": 1, "batches": 9}
+        for number in range(1, len(looks) + 1)
+    ]
+    events = [
+        ItemRepeatsEvent(loader=number, indices=list(look), checksums=list(look.values()))
+        for number, (_, look) in enumerate(looks, 1)
+    ]
+    return item_repeats(replace(RANK, events=(*made, *epochs, *ends)), events, SPAN)
+
+
+ONE, OTHER, CHANGED = ({index: index + more for index in range(10)} for more in (0, 100, 200))
+
+
+def test_items_of_a_client_are_compared_with_those_of_the_same_client():
+    assert of_clients((7, ONE), (8, OTHER), (7, ONE)) == ItemRepeatFacts(again=10, alike=10)
+    assert of_clients((7, ONE), (8, OTHER), (7, CHANGED)).differ
+
+
+def test_clients_that_never_come_again_tell_of_no_items_that_do():
+    assert of_clients((7, ONE), (8, OTHER)).differ
+    assert of_clients((None, ONE), (None, OTHER), (None, ONE)).differ
+
+
+def test_what_else_a_data_set_holds_is_no_matter_where_its_items_are_the_same():
+    assert of_clients((7, ONE), (8, ONE), (9, ONE)) == ItemRepeatFacts(again=10, alike=10)

@@ -308,3 +308,30 @@ def test_batches_of_an_epoch_that_was_not_seen_to_its_end_are_those_that_the_ste
     given = replace(found, counts={**found.counts, "batches": found.weight})
     ahead = RankRecords(0, STEPS, fetches(102, 6), ({**MADE, "num_workers": 16}, epoch()))
     assert loader_facts(ahead, MeasuredSpan.of(given), given).batches_per_step == 1.0
+
+
+def of_clients(*clients, epochs=1):
+    """Of loaders that one line makes in turn, each for a client with 40 items, over so many epochs."""
+    events = [{**MADE, "id": number, "contents": client} for number, client in enumerate(clients, 1)]
+    begin = 1000
+    for index in range(epochs):
+        for number in range(1, len(clients) + 1):
+            events.append(epoch(number, index=index, begin=begin, items=40))
+            events.append({**ended(number, index=index, t=begin + 90, batches=9), "end_wait_ns": 1})
+            begin += 100
+    fed = [fetches(9, 6, loader=number) for number in range(1, len(clients) + 1)]
+    return facts(*events, loader=np.concatenate(fed))
+
+
+def test_the_items_of_all_data_sets_that_a_line_makes_loaders_of_are_told():
+    found = of_clients(7, 8, 7, 8, 7, 9)
+    assert (found.built, found.items, found.items_in_all, found.all_items) == (6, 40, 120, 120)
+    assert found.passes == found.samples / 120
+    assert of_clients(7, 8, epochs=2).items_in_all == 80
+    assert of_clients(None, None, epochs=2).items_in_all == 80
+
+
+def test_a_data_set_that_is_made_anew_may_be_the_same_one():
+    assert of_clients(7, 7, 7).all_items == 40
+    assert of_clients(7, 8, 9).all_items == 40  # or hold the number of the epoch
+    assert of_clients(None, None, None).all_items == 40

@@ -163,3 +163,50 @@ def test_what_the_training_loop_does_once_a_step_is_no_loop():
 def test_without_stacks_nothing_is_known():
     assert isinstance(facts(), Missing)
     assert facts(worker(at(7), count=3), small=[counted(7, "x", 99)]) is None
+
+
+BY_HAND = dedent(
+    """\
+    def count(pred, y, right):
+        for p, t in zip(pred, y):
+            label = t.item()
+            if p == t:
+                right[label] += 1
+            names.append(decoded(p))
+    def train():
+        for x, y in loader:
+            loss = loss_of(model(x), y)
+            correct = 0
+            for p, t in zip(out, y):
+                correct += (p == t).item()
+            count(out, y, right)
+    """
+)
+
+
+def by_hand(*stacks):
+    forward = "forward (/opt/perfdoctor/probe/patch.py:99)", f"linear ({SITE}/torch/nn/linear.py:9)"
+    trains = main(at(9, "train"), *forward)
+    records = RankRecords(0, None, None, (), (trains, *stacks), "py-spy")
+    found = small_calls(records, [], run(), STEP, None, Sources(source_of(train=BY_HAND)))
+    return found.places
+
+
+def test_a_loop_over_samples_that_reads_tensors_is_one_place_with_what_is_to_be_written():
+    (place,) = by_hand(main(at(12, "train"), count=20), main(at(11, "train"), count=10))
+    assert (place.at.line, place.loop, place.samples) == (12, 11, 30)
+    assert place.whole == "correct += (out == y).sum().item()"
+    assert {line.line for line in place.spares} == {11, 12}
+
+
+def test_a_function_that_does_little_else_is_spared_with_its_loop():
+    called = at(13, "train")
+    (place,) = by_hand(*(main(called, at(line, "count"), count=10) for line in (2, 3, 4, 5)))
+    assert (place.loop, place.samples, place.whole) == (2, 40, None)
+    assert {line.line for line in place.spares} == {2, 3, 4, 5, 13}
+
+
+def test_other_work_of_such_a_loop_is_not_counted():
+    (place,) = by_hand(main(at(13, "train"), at(3, "count"), count=10), main(at(13, "train"), at(6, "count")))
+    assert place.samples == 10
+    assert 13 not in {line.line for line in place.spares}

@@ -639,6 +639,12 @@ def test_a_line_that_waits_for_what_threads_make_is_a_queue():
     assert (12, "queue") in other(stack(at(3), at(12, "get_batch"), queue, wait))
 
 
+def test_a_line_that_waits_inside_a_library_that_reads_with_threads_reads():
+    read = "read_csv (/opt/site-packages/pandas/io/parsers/readers.py:812)"
+    wait = "Condition.wait (/usr/lib/python3.11/threading.py:320)"
+    assert (12, "data") in other(stack(at(3), at(12, "get_batch"), read, wait))
+
+
 def test_the_probe_is_at_work_in_frames_of_its_own_not_in_what_it_lets_through():
     look = "Looking.__torch_function__ (/opt/tools/perfdoctor/probe/looks/mode.py:34)"
     let_through = stack(at(4), wrapper("module_call"), look, count=50)

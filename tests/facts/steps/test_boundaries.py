@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from perfdoctor.facts.steps import boundaries
 from perfdoctor.model.measured import Marker, Phase
+from perfdoctor.runs.types import RankRecords
 from perfdoctor.wire.step_rows import DISTURBED, FRESH, ROLLED_UP, SKIPPED
 from tests.support.records import MS, backward, row, rows, update
 
@@ -271,3 +272,10 @@ def test_an_optimizer_that_applies_only_every_other_backward_halves_no_steps():
 def test_an_update_by_another_optimizer_after_a_batch_of_its_own_is_told_by_the_pattern():
     turns = [update(optimizer=1, backwards=1)] * 3 + [update(optimizer=2, backwards=0, batches=1)] * 3
     assert count(turns * 8) == 8
+
+
+def test_of_batches_of_one_that_models_are_given_as_many_rows_no_samples_are_counted():
+    steps = rows([update(10, samples=1)] * 20)
+    of_one = {"event": "batch_layout", "rows": 512, "columns": 13, "of_one": True}
+    assert boundaries.of_rank(RankRecords(0, steps, None, ())).samples.sum() == 20
+    assert not boundaries.of_rank(RankRecords(0, steps, None, (of_one,))).samples.any()

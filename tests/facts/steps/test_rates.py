@@ -117,3 +117,11 @@ def test_what_checkpointing_computes_again_is_said_to_be_counted():
     again = RecomputationFacts(12.0, Estimate(0.2, 0.25, 0.3), None, 10**9, 10**10, on_device=True)
     how = rates(shapes=on_a100(worked()), recomputation=again).how
     assert any(said.endswith("with what checkpointing computes again") for said in how)
+
+
+def test_of_a_batch_of_one_that_is_given_as_many_rows_it_is_said_why_samples_are_not_counted():
+    event = {"event": "batch_layout", "rows": 512, "columns": 13, "of_one": True}
+    found = rates(event, of_step=replace(STEP, samples_per_s=None))
+    assert found.unknown[0] == (
+        "samples: a loader takes for one sample what a model is given as 512 x 13 numbers, a batch perhaps"
+    )

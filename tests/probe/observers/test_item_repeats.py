@@ -6,8 +6,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from perfdoctor.probe.observers.item_repeats import EPOCHS, ITEMS, RANKS, chosen
+from perfdoctor.probe.observers.item_repeats import EPOCHS, ITEMS, LOADERS_MAX, RANKS, chosen
 from perfdoctor.wire.events.item_repeats import ItemRepeatsEvent
+from perfdoctor.wire.events.loaders import LoaderEvent
 from tests.support.watched import watched
 
 pytestmark = pytest.mark.process
@@ -134,3 +135,16 @@ def test_several_ranks_look_at_more_since_each_gets_a_part(monkeypatch):
     for world, ranks in ((1, 1), (4, 4), (99, RANKS)):
         monkeypatch.setenv("WORLD_SIZE", str(world))
         assert len(set(chosen(5000))) == ITEMS * ranks
+
+
+def test_of_loaders_that_are_made_for_each_client_and_round_the_first_are_looked_at(tmp_path):
+    anew = "for epoch in range(70):\n            loader = DataLoader(Part(epoch % 2), batch_size=8, shuffle=True)"
+    script = SCRIPT.replace("for epoch in range(6):", anew).replace(f"loader = {PLAIN}", "Part = PART")
+    part = "type('Part', (Items,), {'__init__': lambda self, part: setattr(self, 'part', part)})"
+    rank = watched(tmp_path, script.replace("PART", part)).ranks[0]
+    made = rank.of(LoaderEvent)
+    assert len(made) == 70
+    assert {event.contents for event in made[::2]} == {made[0].contents}
+    assert {event.contents for event in made[1::2]} == {made[1].contents}
+    assert made[0].contents not in {None, made[1].contents}
+    assert {event.loader for event in rank.of(ItemRepeatsEvent)} == set(range(1, LOADERS_MAX + 1))

@@ -228,3 +228,31 @@ def test_a_loader_that_tells_its_batch_size_tells_the_dimension(tmp_path, length
     assert int(records.ranks[0].loader["samples"].sum()) == 64
     told = [(event.dimension, event.told_by) for event in records.ranks[0].of(BatchLayoutEvent)]
     assert told == ([] if first else [(1, "DataLoader")] * 4)
+
+
+OF_ONE = """
+    class Batches(torch.utils.data.Dataset):
+        def __len__(self): return 6
+        def __getitem__(self, i): return torch.randn(SIZES)
+    def main():
+        loader = torch.utils.data.DataLoader(Batches(), batch_size=1COLLATE)
+        learn(nn.Linear(20, 2), (GIVEN for x in loader))
+    main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("sizes", "collate", "given", "told"),
+    [
+        pytest.param("35, 20", ", collate_fn=lambda items: items[0]", "x", True, id="as it is"),
+        pytest.param("35, 20", "", "x[0]", True, id="taken out"),
+        pytest.param("20", "", "x", False, id="one sample"),
+        pytest.param("35, 20", "", "x", False, id="one sequence"),
+        pytest.param("35, 20", "", "x.transpose(0, 1)", False, id="one sequence with time first"),
+    ],
+)
+def test_a_batch_of_one_that_a_model_is_given_as_many_rows_is_told(tmp_path, sizes, collate, given, told):
+    code = OF_ONE.replace("SIZES", sizes).replace("COLLATE", collate).replace("GIVEN", given)
+    events = watched(tmp_path, HEAD + code).ranks[0].of(BatchLayoutEvent)
+    of_one = {(event.rows, event.columns, event.dimension) for event in events if event.of_one}
+    assert of_one == ({(35, 20, None)} if told else set())

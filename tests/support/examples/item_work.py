@@ -9,6 +9,7 @@ from perfdoctor.facts.data.item_work import How, RepeatedWorkFacts
 from perfdoctor.facts.data.small_calls import Library, SmallCallFacts
 from perfdoctor.facts.host.invariant_calls import InvariantCall, InvariantCallFacts
 from perfdoctor.facts.host.repeated_calls import RepeatedFunction, RepeatedFunctionFacts
+from perfdoctor.facts.host.repeated_reads import RepeatedRead, RepeatedReadFacts
 from perfdoctor.facts.script.function_caches import SmallCache, SmallCacheFacts
 from perfdoctor.model.concluded import Bottleneck
 from perfdoctor.model.measured import Location
@@ -25,6 +26,7 @@ HEALTHY = {
     RepeatedFunctionFacts: RepeatedFunctionFacts(
         (RepeatedFunction(LOAD, "load", 0.02, 10, Bottleneck.DATA, 64, 4),)
     ),
+    RepeatedReadFacts: RepeatedReadFacts((RepeatedRead(LOAD, None, 1, 30, 0.02, Bottleneck.HOST),)),
     SmallCacheFacts: SmallCacheFacts((SmallCache(LOAD, 64, 1000, 800, 0.02, 0.1, 10, Bottleneck.DATA),)),
 }
 
@@ -79,7 +81,16 @@ def odd(draw):
         draw(st.integers(0, 99)),
         draw(st.sampled_from(Bottleneck)),
     )
+    read = RepeatedRead(
+        LOAD,
+        draw(st.none() | st.just(LOAD)),
+        draw(st.integers(1, 99)),
+        draw(st.integers(2, 10**6)),
+        draw(st.floats(0, 1)),
+        draw(st.sampled_from(Bottleneck)),
+    )
     return {
+        RepeatedReadFacts: RepeatedReadFacts((read,)),
         InvariantCallFacts: InvariantCallFacts((invariant,)),
         RepeatedFunctionFacts: RepeatedFunctionFacts((repeated,)),
         ItemRepeatFacts: ItemRepeatFacts(again, draw(st.integers(0, again))),
