@@ -11,7 +11,7 @@ import os
 import sys
 from collections import Counter
 from itertools import islice
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ...wire.events.item_work import FAR
@@ -31,6 +31,7 @@ NAMES_MAX = 24  # locals of a function
 MANY = 16  # calls from one line in C that are worth a word
 EFFECTS = (type(None), int)  # what calls give, bool included, that are made for something else they do
 OURS = __name__.partition(".")[0] + "."  # modules that wrap what the script calls
+READS = "repeated_reads"  # the wrappers around functions that read files: those are called through them
 ENDS_IN_C = frozenset(("c_return", "c_exception"))
 ALL_IN_C = ENDS_IN_C | {"c_call"}
 VARIES = object()
@@ -211,14 +212,19 @@ class UserCalls:
             self.small[key] = self.small.get(key, 0) + 1
 
     def _called(self, frame: FrameType) -> None:
-        code, caller = frame.f_code, frame.f_back
+        code, names, caller = frame.f_code, frame.f_globals, frame.f_back
         own = self._is_users(code)
         from_user = caller is not None and self._is_users(caller.f_code)
-        if not (own or from_user) or str(frame.f_globals.get("__name__")).startswith(OURS):
+        if not (own or from_user):
             return
+        if str(names.get("__name__")).startswith(OURS):
+            reader = self.snapshots.of(frame).get("original") if code.co_name == READS else None
+            if type(reader) is not FunctionType:
+                return
+            code, names = reader.__code__, reader.__globals__
         calls, arguments = None, UNREADABLE
         if caller is not None and from_user and not code.co_flags & SUSPENDS and code.co_name[0] != "<":
-            calls = self._calls(caller, frame)
+            calls = self._calls((caller.f_code, caller.f_lineno, code), frame, names)
             if calls is not None:
                 calls.calls += 1
                 if calls.calls <= COMPARED_MAX:
@@ -226,17 +232,18 @@ class UserCalls:
         if own or arguments is not UNREADABLE:
             self.under_way.append((frame, calls, arguments))
 
-    def _calls(self, caller: FrameType, frame: FrameType) -> Optional[Calls]:
-        key = (caller.f_code, caller.f_lineno, frame.f_code)
+    def _calls(
+        self, key: Tuple[CodeType, int, CodeType], frame: FrameType, names: Dict[str, Any]
+    ) -> Optional[Calls]:
+        """Those of a line to a function, which `names` are the globals of."""
         calls = self.calls.get(key)
         if calls is None and len(self.calls) < PLACES_MAX:
-            module = str(frame.f_globals.get("__name__", ""))
-            calls = self.calls[key] = Calls(self._callee(frame), module, frame.f_code)
+            callee = self._callee(frame, key[-1])
+            calls = self.calls[key] = Calls(callee, str(names.get("__name__", "")), key[-1])
         return calls
 
-    def _callee(self, frame: FrameType) -> str:
+    def _callee(self, frame: FrameType, code: CodeType) -> str:
         """What is called, as it is written: a class by its name."""
-        code = frame.f_code
         made = self.snapshots.of(frame).get(code.co_varnames[0]) if _is_init(code) else None
         return code.co_name if made is None else type(made).__qualname__
 

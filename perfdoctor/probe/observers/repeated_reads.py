@@ -19,12 +19,12 @@ from ...wire.events.repeated_reads import RepeatedReadEvent
 from ...wire.step_rows import DATA_WAIT
 from .. import patch
 from ..checksum import UNREADABLE, checksum
+from ..looks.user_calls import READS
 from ..observer import Watch, observer
 from ..recorder import clock
 from ..user_frames import user_lines
 from ..wrapping import Args, Kwargs
 
-NAME = "repeated_reads"
 # Functions in Python: one in C, such as pickle's, becomes no method where a class of the script's holds it.
 READERS = {
     "json": ("load",),
@@ -146,12 +146,12 @@ def repeated_reads(watch: Watch) -> None:
             if not isinstance(original, FunctionType):
                 continue
             function = f"{module.__name__}.{name}"
-            watch.wrap(module, name, partial(reads.before, function), reads.after, NAME)
+            watch.wrap(module, name, partial(reads.before, function), reads.after, READS)
             # By its module and name: so `pickle` looks for what is handed to another process.
             home = modules.get(original.__module__)
             if getattr(home, name, None) is original:
                 patch.replace(home, name, partial(_the_same, getattr(module, name)))
 
     for module, names in READERS.items():
-        watch.on_import(module, NAME, partial(watch_readers, names))
-    watch.each_second(NAME, reads.tell)
+        watch.on_import(module, READS, partial(watch_readers, names))
+    watch.each_second(READS, reads.tell)
