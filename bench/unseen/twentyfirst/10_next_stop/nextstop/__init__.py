@@ -1,0 +1,1 @@
+"""Next-stop prediction for the parcel fleet."""

@@ -1,0 +1,1 @@
+"""Probability-of-default model for the retail book."""

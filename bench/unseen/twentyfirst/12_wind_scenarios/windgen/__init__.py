@@ -1,0 +1,1 @@
+"""Conditional scenario generation for the day-ahead wind portfolio."""
