@@ -8,7 +8,6 @@ from perfdoctor.model.concluded import Bottleneck, OtherTime, class_of
 from perfdoctor.model.lines import StepLines
 from perfdoctor.model.measured import Phase, StackFacts, StepFacts
 
-QUEUE = "queue"  # the kind of lines that wait for a thread of the script's own to hand on a batch
 COMPUTING = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER, Phase.VALIDATION)
 
 
@@ -37,7 +36,7 @@ def awaited(step: StepFacts, stacks: StackFacts | None) -> float:
     """The share of wall time in `other` that waits for batches of a thread of the script's own."""
     lines = stacks.phases.get(Phase.OTHER, ()) if stacks else ()
     sampled = sum(line.share for line in lines)
-    queued = sum(line.share for line in lines if line.kind == QUEUE)
+    queued = sum(line.share for line in lines if line.kind == "queue")
     return step.share(Phase.OTHER) * queued / sampled if queued else 0.0
 
 
@@ -60,7 +59,7 @@ def with_waits(step: StepFacts, stacks: StackFacts | None) -> StepFacts:
 def lines_with_waits(lines: StepLines, stacks: StackFacts | None) -> StepLines:
     """The lines as they are drawn: those that wait so are in the phase that their time is drawn in."""
     between = stacks.phases.get(Phase.OTHER, ()) if stacks else ()
-    queued = {(line.at.file, line.at.line) for line in between if line.kind == QUEUE}
+    queued = {(line.at.file, line.at.line) for line in between if line.kind == "queue"}
     drawn = (
         replace(line, phase=Phase.DATA_WAIT)
         if line.phase is Phase.OTHER and (line.at.file, line.at.line) in queued

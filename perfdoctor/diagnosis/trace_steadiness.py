@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from perfdoctor.model.units import seconds
 from perfdoctor.trace.results import RankTrace
 
-ODD, ODD_SHARE = (
-    3.0,
-    0.25,
-)  # times the median step, and of all time: from here one step or pause sets the tone
+# Times the median step, and of all time: from here one step or pause sets the tone.
+ODD, ODD_SHARE = 3.0, 0.25
 US = 1e-6
 
 

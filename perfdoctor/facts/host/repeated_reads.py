@@ -60,14 +60,10 @@ def _read(
     sources: Sources,
 ) -> RepeatedRead:
     at, *callers = _places(read[0])
-    outside = (
-        None if _in_loop(at, sources) else next((each for each in callers if _in_loop(each, sources)), None)
-    )
-    below = (
-        []
-        if isinstance(costs, Missing)
-        else [cost for cost in costs.costs if any((frame.file, frame.line) == place for frame in cost.path)]
-    )
+    looping = (each for each in callers if _in_loop(each, sources))
+    outside = None if _in_loop(at, sources) else next(looping, None)
+    seen = () if isinstance(costs, Missing) else costs.costs
+    below = [cost for cost in seen if any((frame.file, frame.line) == place for frame in cost.path)]
     return RepeatedRead(
         at=sources.shown(at) or at,
         caller=sources.shown(outside),

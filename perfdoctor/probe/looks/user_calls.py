@@ -31,7 +31,9 @@ NAMES_MAX = 24  # locals of a function
 MANY = 16  # calls from one line in C that are worth a word
 EFFECTS = (type(None), int)  # what calls give, bool included, that are made for something else they do
 OURS = __name__.partition(".")[0] + "."  # modules that wrap what the script calls
-READS = "repeated_reads"  # the wrappers around functions that read files: those are called through them
+# The wrappers around functions that read files: what a line calls is the function in them. Others are around
+# what trains, which has looks of its own.
+READS = "repeated_reads"
 ENDS_IN_C = frozenset(("c_return", "c_exception"))
 ALL_IN_C = ENDS_IN_C | {"c_call"}
 VARIES = object()

@@ -29,9 +29,8 @@ from ..user_frames import line_of, user_frames
 LOOKS_AT = (8, 64, 256)  # backwards: by the first, every optimizer is there
 BACKWARDS = 24  # of a look: two rounds of a critic that is trained five times as often, penalties included
 WAITED = 4 * BACKWARDS  # until the last of them found their update, as where gradients are accumulated
-OF_ONE = (
-    8  # backwards, beside one optimizer: where they reach no tensor of the script's own, no later one will
-)
+# Backwards, beside one optimizer: where they reach no tensor of the script's own, no later one will.
+OF_ONE = 8
 PASSED = 0.5  # of an operation that hands gradients on, and computes those of a weight as well
 TRIED = 4  # of an optimizer's parameters: a gradient that is zero anyway tells nothing, as of a critic's bias
 HOLDERS = 2  # of the user's frames in which the names of tensors are looked up, innermost first

@@ -192,9 +192,8 @@ class Idle:
             sync = np.where(drained[rows], before, host.sync.within(first, launch))
             copied = np.where(gaps.copies[gap[rows]], host.copy.within(launch, last), 0)
             after = last - launch - copied
-            ready = np.maximum(gaps.launch_ns, gaps.begin_ns)[
-                gap[rows]
-            ]  # whatever part of the gap is asked for
+            # From when the device could begin, whatever part of the gap is asked for.
+            ready = np.maximum(gaps.launch_ns, gaps.begin_ns)[gap[rows]]
             latency = np.minimum(after, np.clip(ready + LATENCY_NS, launch, last) - launch)
             charged[:, rows] = (data, copy + copied, sync, before - sync, latency, after - latency)
         lost = thread == UNKNOWN
